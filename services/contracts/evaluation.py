@@ -52,11 +52,14 @@ class StageResult(Message):
 
 
 class Progress(Message):
-    """Sent while a candidate or screening is in work; renews its lease."""
+    """Sent when work on something starts, at each stage and at least every 10 s; renews its lease.
 
-    candidate_id: str
+    `subject` is "candidate:<candidate_id>", "op:<op_id>" (a screening) or "turn:<turn_id>" (a proposal).
+    """
+
+    subject: str
     attempt: int = 1
-    stage: Stage
+    stage: Stage | None = None
     worker: str
 
 
