@@ -36,11 +36,11 @@ from services.contracts.ops import (
 )
 from services.contracts.proposals import (
     Attempt,
+    Proposal,
     ProposeOutcome,
     Proposer,
     ProposeRequest,
     ProposeResult,
-    Proposal,
     Usage,
 )
 from services.contracts.targets import TARGETS, GpuSpec, target_spec

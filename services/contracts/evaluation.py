@@ -199,27 +199,31 @@ class Timing(Message):
     samples: int = Field(gt=0)
 
 
-_NEEDS_ERROR = frozenset({
-    Verdict.COMPILE_ERROR,
-    Verdict.LOAD_ERROR,
-    Verdict.RUNTIME_ERROR,
-    Verdict.ILLEGAL_MEMORY,
-    Verdict.TIMEOUT,
-    Verdict.OUT_OF_MEMORY,
-    Verdict.STATE_MISMATCH,
-    Verdict.INFRASTRUCTURE,
-    Verdict.INVALID_REFERENCE,
-})
-_NEEDS_FAILED_FAMILY = frozenset({
-    Verdict.WRONG_SHAPE,
-    Verdict.WRONG_DTYPE,
-    Verdict.WRONG_STRUCTURE,
-    Verdict.WRONG_VALUES,
-    Verdict.NON_FINITE,
-    Verdict.PRECISION_DOWNGRADE,
-    Verdict.NONDETERMINISTIC,
-    Verdict.INPUT_MUTATED,
-})
+_NEEDS_ERROR = frozenset(
+    {
+        Verdict.COMPILE_ERROR,
+        Verdict.LOAD_ERROR,
+        Verdict.RUNTIME_ERROR,
+        Verdict.ILLEGAL_MEMORY,
+        Verdict.TIMEOUT,
+        Verdict.OUT_OF_MEMORY,
+        Verdict.STATE_MISMATCH,
+        Verdict.INFRASTRUCTURE,
+        Verdict.INVALID_REFERENCE,
+    }
+)
+_NEEDS_FAILED_FAMILY = frozenset(
+    {
+        Verdict.WRONG_SHAPE,
+        Verdict.WRONG_DTYPE,
+        Verdict.WRONG_STRUCTURE,
+        Verdict.WRONG_VALUES,
+        Verdict.NON_FINITE,
+        Verdict.PRECISION_DOWNGRADE,
+        Verdict.NONDETERMINISTIC,
+        Verdict.INPUT_MUTATED,
+    }
+)
 _NEEDS_TIMING = frozenset({Verdict.TIMING_MISMATCH, Verdict.IMPOSSIBLE})
 
 

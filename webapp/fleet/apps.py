@@ -1,0 +1,9 @@
+"""Workers."""
+
+from django.apps import AppConfig
+
+
+class FleetConfig(AppConfig):
+    """Workers."""
+
+    name = "webapp.fleet"
