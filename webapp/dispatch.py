@@ -1,0 +1,38 @@
+"""Sending work to services: always after commit, and never twice within one lease."""
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from django.db import transaction
+from django.utils import timezone
+
+from services.broker import RUNS_QUEUE, app
+from services.contracts import Message
+from webapp.settings import ENV
+
+ADVANCE_RUN = "runs.advance"
+
+
+def queued_lease() -> datetime:
+    """Until when a message may wait in its queue; after that it is void and sent again."""
+    return timezone.now() + timedelta(seconds=ENV.queued_lease_s)
+
+
+def working_lease() -> datetime:
+    """Until when a worker must have reported again."""
+    return timezone.now() + timedelta(seconds=ENV.working_lease_s)
+
+
+def send_on_commit(task: str, message: Message, *, queue: str, expires: datetime | None) -> None:
+    """Send one message to a service once the transaction is in the database.
+
+    The message expires with its row's lease, so that a row sent again after its lease is never worked on twice.
+    A broker that is away loses nothing: the lease runs out and the row is sent again.
+    """
+    arguments = [message.model_dump(mode="json")]
+    transaction.on_commit(partial(app.send_task, task, args=arguments, queue=queue, expires=expires), robust=True)
+
+
+def advance_on_commit(run_id: int) -> None:
+    """Have the web's worker take the run's next step once the transaction is in the database."""
+    transaction.on_commit(partial(app.send_task, ADVANCE_RUN, args=[run_id], queue=RUNS_QUEUE), robust=True)

@@ -1,0 +1,13 @@
+"""What workers say of themselves."""
+
+from typing import Any
+
+from services.broker import RECORD_WORKER, app
+from services.contracts import WorkerReport
+from webapp.fleet import services
+
+
+@app.task(name=RECORD_WORKER)
+def record_worker(report: dict[str, Any]) -> None:
+    """Keep one report."""
+    services.record_worker(WorkerReport.model_validate(report))
