@@ -1,0 +1,1 @@
+"""Proposes Candidates: the compiler seed, and a language model over the OpenAI protocol."""

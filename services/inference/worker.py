@@ -1,0 +1,74 @@
+"""The inference worker: `celery -A services.broker worker -I services.inference.worker -Q inference -c 1`."""
+
+import logging
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from celery import bootsteps
+from celery.worker.consumer import Consumer
+
+from services.broker import INFERENCE_QUEUE, RECORD_WORKER, app
+from services.contracts import WorkerReport
+from services.inference import tasks
+from services.inference.settings import load_settings
+
+__all__ = ["ReportStep", "tasks"]
+
+log = logging.getLogger(__name__)
+
+REPORT_INTERVAL_S = 30.0
+
+
+class ReportStep(bootsteps.StartStopStep):
+    """Reports this worker at each connection to the broker and every 30 s after.
+
+    On the worker's own timer, not on a thread: the pool forks from this process.
+    """
+
+    def __init__(self, consumer: Consumer, **kwargs: Any) -> None:
+        self.entry: Any = None
+        super().__init__(consumer, **kwargs)
+
+    def start(self, consumer: Consumer) -> None:
+        """Begins to report."""
+        send_report(consumer.hostname)
+        self.entry = consumer.timer.call_repeatedly(REPORT_INTERVAL_S, send_report, (consumer.hostname,))
+
+    def stop(self, consumer: Consumer) -> None:
+        """Ends with the connection."""
+        if self.entry is not None:
+            self.entry.cancel()
+
+
+def send_report(hostname: str) -> None:
+    """Tells the web that this worker is there; a broker that is away is logged, the next report follows."""
+    try:
+        app.send_task(RECORD_WORKER, args=[describe_worker(hostname).model_dump(mode="json")])
+    except Exception:
+        log.exception("the worker's report could not be sent")
+
+
+def describe_worker(hostname: str) -> WorkerReport:
+    """What this worker serves."""
+    settings = load_settings()
+    return WorkerReport(
+        name=hostname,
+        queue=INFERENCE_QUEUE,
+        versions={"python": platform.python_version(), **_versions("torch", "triton", "openai")},
+        model=settings.model if settings.configured else "",
+        note="",
+    )
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+app.steps["consumer"].add(ReportStep)
