@@ -1,5 +1,10 @@
 """The one Celery app: queues, routes and the names of the tasks that components send each other."""
 
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
 from celery import Celery
 from kombu import Queue
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -20,18 +25,34 @@ HOST_QUEUE = "sandbox.cpu"
 
 
 class BrokerSettings(BaseSettings):
-    """Where the broker is. Any Redis-protocol or AMQP URL; `manage.py up` starts a Valkey of its own and sets it."""
+    """Where the broker is: any Redis-protocol or AMQP URL, or nothing for the local one."""
 
     model_config = SettingsConfigDict(extra="ignore")
 
-    broker_url: str = "redis://127.0.0.1:6379/0"
+    broker_url: str = ""
+    """Empty: the Valkey that `manage.py up` starts on a socket in the state folder."""
+    warpsmith_home: Path = Path(__file__).resolve().parent.parent / "var"
     visibility_timeout_s: int = 1800
     """Longest task; a message of a dead worker comes back after it."""
+
+    @property
+    def socket_path(self) -> Path:
+        """Where the local broker listens; a path too long for a Unix socket (about 100 bytes) moves to /tmp."""
+        path = self.warpsmith_home.resolve() / "broker" / "valkey.sock"
+        if len(str(path)) <= 100:
+            return path
+        key = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"warpsmith-{os.getuid()}-{key}" / "valkey.sock"
+
+    @property
+    def url(self) -> str:
+        """The broker's URL."""
+        return self.broker_url or f"redis+socket://{self.socket_path}"
 
 
 def make_app(settings: BrokerSettings) -> Celery:
     """The Celery app. Services register their tasks on it by `include`; state lives in the web's database."""
-    app = Celery("warpsmith", broker=settings.broker_url)
+    app = Celery("warpsmith", broker=settings.url)
     app.conf.update(
         task_acks_late=True,
         task_reject_on_worker_lost=True,
