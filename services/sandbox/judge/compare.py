@@ -1,8 +1,8 @@
 """Output comparison against a float64 golden, relative to the error of eager mode itself.
 
-An element's error is |y - golden| / (|golden| + rms(golden)). The rms term keeps elements near zero comparable and makes
-the measure scale-aware: on softmax over 131072 columns, where every value is about 1e-5, an answer of zeros has an error
-of 0.5 and not of 1e-5.
+An element's error is |y - golden| / (|golden| + rms(golden)). The rms term keeps elements near zero comparable and
+makes the measure scale-aware: on softmax over 131072 columns, where every value is about 1e-5, an answer of zeros has
+an error of 0.5 and not of 1e-5.
 
 Tolerance of one output, with err(eager) its own largest error against the golden:
 

@@ -62,7 +62,7 @@ def core_view(tensor: Tensor) -> Tensor:
     sizes = [1 if stride == 0 else size for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
     span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, tensor.stride(), strict=True))
     view = tensor.as_strided(sizes, tensor.stride(), tensor.storage_offset())
-    if view.numel() <= span and not torch._debug_has_internal_overlap(view) == 1:
+    if view.numel() <= span and torch._debug_has_internal_overlap(view) != 1:
         return view
     return tensor.as_strided([span], [1], tensor.storage_offset())
 

@@ -1,4 +1,4 @@
-"""Static hints on a candidate's source. Feedback only: a static rule accuses honest kernels, so no verdict comes from it."""
+"""Static hints on a candidate's source. Feedback only: static rules accuse honest kernels; no verdict rests on them."""
 
 import ast
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from services.contracts import LintFinding
 
 _COMPUTE_MODULES = frozenset({"torch", "F", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special"})
 _NOT_COMPUTE = frozenset({
-    "arange", "as_strided", "as_tensor", "broadcast_shapes", "broadcast_tensors", "device", "dtype", "empty", "empty_like",
-    "empty_strided", "finfo", "from_numpy", "full", "full_like", "iinfo", "is_tensor", "no_grad", "numel", "ones",
+    "arange", "as_strided", "as_tensor", "broadcast_shapes", "broadcast_tensors", "device", "dtype", "empty",
+    "empty_like", "empty_strided", "finfo", "from_numpy", "full", "full_like", "iinfo", "is_tensor", "no_grad", "numel", "ones",
     "ones_like", "permute", "promote_types", "result_type", "scalar_tensor", "squeeze", "tensor", "transpose",
     "unsqueeze", "zeros", "zeros_like",
 })  # fmt: skip
@@ -41,7 +41,11 @@ def kernel_lines(source: str) -> dict[str, int]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return {}
-    return {node.name: node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and is_triton_kernel(node)}
+    return {
+        node.name: node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and is_triton_kernel(node)
+    }
 
 
 def _missing_parts(tree: ast.Module, kernels: list[ast.FunctionDef]) -> Iterator[LintFinding]:
@@ -103,7 +107,11 @@ def _kernel_findings(kernel: ast.FunctionDef) -> Iterator[LintFinding]:
         if not isinstance(node, ast.Call):
             continue
         name, keywords = _dotted(node.func), {keyword.arg for keyword in node.keywords}
-        if name in ("tl.load", "tl.store") and _is_block_access(node, name) and not keywords & {"mask", "boundary_check"}:
+        if (
+            name in ("tl.load", "tl.store")
+            and _is_block_access(node, name)
+            and not keywords & {"mask", "boundary_check"}
+        ):
             yield LintFinding(
                 code="unmasked_access",
                 message=f"{name} of a tl.arange block has no mask: right only if the block divides the size",

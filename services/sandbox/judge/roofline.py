@@ -5,13 +5,14 @@ One launch takes max(memory time, compute time) + launch cost; launches of one s
 - memory time: distinct bytes over the device's bandwidth. The L2 cache is taken as cold when a forward starts and as
   holding everything afterwards in launches that touch at most half of it: in those, the share of the traffic that is
   re-reading (all traffic less what the op must move at least once) goes at L2 bandwidth, about 42 GB/s per SM.
-- a grid of fewer programs than half the SMs cannot draw the full bandwidth or peak: an SM draws at most twice its share.
+- a grid of fewer programs than half the SMs cannot draw the full bandwidth or peak: an SM draws at most twice its
+  share.
 - compute time: FLOPs over the dense peak of the unit that does them. Eager's float32 products run on CUDA cores, as
   PyTorch's default `allow_tf32 = False` for matmul has it, its float32 convolutions on tf32 tensor cores, as cuDNN's
   default has it. Three-product tf32 ("tf32x3") counts three tf32 products.
 
-Not modelled: occupancy, bank conflicts, instruction mix, tails of the last wave. Peaks are never quite reached, by either
-side, so the ratio of two predictions is better than each of them.
+Not modelled: occupancy, bank conflicts, instruction mix, tails of the last wave. Neither side quite reaches the peaks,
+so the ratio of two predictions is better than each of them.
 """
 
 from collections.abc import Sequence

@@ -50,7 +50,9 @@ def test_library_calls_in_forward_are_listed_with_their_lines() -> None:
 
 
 def test_a_try_in_forward_is_pointed_at() -> None:
-    source = GOOD.replace("        return y", "        try:\n            return y\n        except ValueError:\n            raise")
+    source = GOOD.replace(
+        "        return y", "        try:\n            return y\n        except ValueError:\n            raise"
+    )
     assert _codes(source) == ["try_in_forward"]
 
 
