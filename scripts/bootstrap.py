@@ -46,7 +46,7 @@ HINTS = (
         "The package index does not answer. Check the network and pip's settings (`pip config list`).",
     ),
     (("Permission denied", "Read-only file system"), "A folder may not be written. Check who owns this checkout."),
-    (("No matching distribution",), "The package index has no fitting build: see the last lines of the log."),
+    (("No matching distribution",), "The package index has no fitting build, or does not answer."),
 )
 
 
