@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from services.contracts import OutputError, TensorSpec, TolerancePolicy, Verdict
+from services.contracts import OutputError, TolerancePolicy, Verdict
+from services.sandbox.judge.layout import tensor_spec
 
 STRICT_FACTOR = 8.0
 STANDARD_FACTOR = 4.0
@@ -41,13 +42,6 @@ class LeafResult:
     error: OutputError
     verdict: Verdict | None
     message: str = ""
-
-
-def tensor_spec(tensor: Tensor) -> TensorSpec:
-    """The layout of a tensor as a message."""
-    return TensorSpec(
-        shape=list(tensor.shape), stride=list(tensor.stride()), dtype=str(tensor.dtype).removeprefix("torch.")
-    )
 
 
 def tolerance_for(policy: TolerancePolicy, dtype: torch.dtype, reference_error: float) -> float:

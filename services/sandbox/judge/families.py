@@ -10,6 +10,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from services.sandbox.judge.layout import core_view
+
 
 class Family(StrEnum):
     """What is done to the floating-point inputs, in the order in which families run."""
@@ -52,19 +54,6 @@ def apply_family(family: Family, leaves: Sequence[Tensor], seed: int) -> None:
         if leaf.is_floating_point() and leaf.numel() > 0:
             values = core_view(leaf)
             values.copy_(_TRANSFORMS[family](values.double(), generator))
-
-
-def core_view(tensor: Tensor) -> Tensor:
-    """A view in which every stored element appears once: broadcast dimensions collapse to size 1.
-
-    Other overlapping layouts (sliding windows) give the flat storage that the tensor spans.
-    """
-    sizes = [1 if stride == 0 else size for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
-    span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, tensor.stride(), strict=True))
-    view = tensor.as_strided(sizes, tensor.stride(), tensor.storage_offset())
-    if view.numel() <= span and torch._debug_has_internal_overlap(view) != 1:
-        return view
-    return tensor.as_strided([span], [1], tensor.storage_offset())
 
 
 def _rms(values: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ from services.contracts import LintFinding
 _COMPUTE_MODULES = frozenset({"torch", "F", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special"})
 _NOT_COMPUTE = frozenset({
     "arange", "as_strided", "as_tensor", "broadcast_shapes", "broadcast_tensors", "device", "dtype", "empty",
-    "empty_like", "empty_strided", "finfo", "from_numpy", "full", "full_like", "iinfo", "is_tensor", "no_grad", "numel", "ones",
-    "ones_like", "permute", "promote_types", "result_type", "scalar_tensor", "squeeze", "tensor", "transpose",
+    "empty_like", "empty_strided", "finfo", "from_numpy", "full", "full_like", "iinfo", "is_tensor", "no_grad", "numel",
+    "ones", "ones_like", "permute", "promote_types", "result_type", "scalar_tensor", "squeeze", "tensor", "transpose",
     "unsqueeze", "zeros", "zeros_like",
 })  # fmt: skip
 _TENSOR_METHODS = frozenset({"matmul", "mm", "bmm", "softmax", "sum", "mean", "sigmoid", "tanh", "relu", "addmm"})

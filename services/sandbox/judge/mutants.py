@@ -6,7 +6,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from services.sandbox.judge.families import core_view
+from services.sandbox.judge.layout import core_view
 
 
 class Mutant(StrEnum):

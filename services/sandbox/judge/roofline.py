@@ -15,8 +15,8 @@ Not modelled: occupancy, bank conflicts, instruction mix, tails of the last wave
 so the ratio of two predictions is better than each of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from services.contracts import Estimate, GpuSpec
@@ -37,11 +37,10 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class Launch:
-    """Work of one launch: distinct bytes read and written, FLOPs, the unit, and programs where the grid is known."""
+    """Work of one launch: distinct bytes read and written, FLOPs by unit, and programs where the grid is known."""
 
     bytes_moved: int
-    flops: int = 0
-    unit: Unit = Unit.CUDA_CORES
+    flops: Mapping[Unit, int] = field(default_factory=dict)
     programs: int | None = None
 
 
@@ -50,7 +49,7 @@ class Need:
     """What any implementation must do: bytes of inputs, state and outputs once, and the op's FLOPs by unit."""
 
     bytes_moved: int
-    flops: dict[Unit, int]
+    flops: Mapping[Unit, int]
 
 
 def peak_flops(spec: GpuSpec, unit: Unit) -> float:
@@ -150,7 +149,8 @@ def _memory_us(launch: Launch, compulsory: float, spec: GpuSpec) -> float:
 
 
 def _compute_us(launch: Launch, spec: GpuSpec) -> float:
-    return launch.flops / peak_flops(spec, launch.unit) * 1e6 / _occupied(launch, spec)
+    seconds = sum(flops / peak_flops(spec, unit) for unit, flops in launch.flops.items())
+    return seconds * 1e6 / _occupied(launch, spec)
 
 
 def _occupied(launch: Launch, spec: GpuSpec) -> float:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from services.sandbox.judge.families import DESCRIPTIONS, Family, apply_family, core_view
+from services.sandbox.judge.families import DESCRIPTIONS, Family, apply_family
 
 
 @pytest.mark.parametrize("family", [family for family in Family if family is not Family.AS_GIVEN])
@@ -70,7 +70,3 @@ def test_the_same_seed_gives_the_same_values() -> None:
     apply_family(Family.TAILS, [first], seed=9)
     apply_family(Family.TAILS, [second], seed=9)
     assert torch.equal(first, second)
-
-
-def test_the_core_of_a_scalar_is_itself() -> None:
-    assert core_view(torch.tensor(2.0)).shape == ()

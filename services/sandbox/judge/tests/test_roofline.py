@@ -29,7 +29,7 @@ def test_a_tiny_op_is_launch_bound() -> None:
 def test_a_large_product_is_compute_bound_and_slower_in_float32() -> None:
     flops = 2 * 8192**3
     need = Need(bytes_moved=3 * 8192**2 * 4, flops={Unit.CUDA_CORES: flops})
-    cores, tensor = Launch(need.bytes_moved, flops), Launch(need.bytes_moved, flops, Unit.TF32X3)
+    cores, tensor = (Launch(need.bytes_moved, {unit: flops}) for unit in (Unit.CUDA_CORES, Unit.TF32X3))
     assert bound_of([cores], need, H200) == "compute"
     assert forward_us([cores], need, H200) > 2 * forward_us([tensor], need, H200)
     assert floor_us(need, H200) == pytest.approx(forward_us([tensor], need, H200))
