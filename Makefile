@@ -16,7 +16,7 @@ PYTHON_PATHS := services webapp tests scripts manage.py
 export PYTHONDONTWRITEBYTECODE =
 export PYTHON
 
-.PHONY: help demo up test test-gpu lint format lock clean python all dev
+.PHONY: help demo up test test-gpu lint format docs lock clean python all dev
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,12 +33,15 @@ test: dev ## the whole suite (ARGS="-k name", WORKERS=1, NO_BROWSER=1)
 test-gpu: dev ## the tests that need an NVIDIA GPU
 	@$(VENV_PYTHON) -m pytest -m gpu $(ARGS)
 
-lint: dev ## ruff, mypy, import borders, templates, migrations
+lint: dev ## ruff, mypy, import borders, templates, migrations, settings
 	@$(VENV_PYTHON) scripts/lint.py
 
 format: dev ## let ruff mend and format the code
 	@$(VENV_PYTHON) -m ruff check --fix $(PYTHON_PATHS)
 	@$(VENV_PYTHON) -m ruff format $(PYTHON_PATHS)
+
+docs: dev ## bring the table of settings in docs/operations.md up to date
+	@$(VENV_PYTHON) scripts/settings_table.py
 
 lock: python ## write requirements/*.txt from pyproject.toml (UPGRADE=1: newest allowed versions)
 	@$(HOST_PYTHON) scripts/lock.py $(if $(UPGRADE),--upgrade)

@@ -21,6 +21,7 @@ def checks() -> dict[str, list[str]]:
         "mypy": [sys.executable, "-m", "mypy", *PATHS],
         "borders": CHECK_BORDERS,
         "templates": [str(BIN / "djade"), "--check", "--target-version", "5.2", *templates],
+        "settings": [sys.executable, "scripts/settings_table.py", "--check"],
         "migrations": [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
     }
 
