@@ -38,3 +38,9 @@ class SandboxSettings(BaseSettings):
     """Default deadline of one call into a runner."""
     first_uid: int = Field(64000, ge=1000)
     """Started as root, slot n runs as user first_uid + n."""
+    family_budget_s: float = Field(60.0, gt=0)
+    """How long one candidate's input families may take; the required ones run even past it."""
+    reference_s: float = Field(30.0, gt=0)
+    """Deadline of one forward of an op that is being screened."""
+    interpreter_bytes: int = Field(64 << 20, ge=1)
+    """Largest inputs of an op that the interpreter takes."""

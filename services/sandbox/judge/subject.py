@@ -58,7 +58,7 @@ class Subject:
         wall_s: float | None = None,
         expected: Tree | None = None,
     ) -> Answer:
-        """Run forward on these values. Outputs of other shapes or dtypes than `expected` are not fetched (outputs=[])."""
+        """Run forward on these values. Outputs of other shapes or dtypes than `expected` are not fetched."""
         buffers = self._filled(tree.leaves, values)
         before = [buffer.checksum() for buffer in buffers]
         forward = self.runner.forward(

@@ -1,0 +1,175 @@
+"""The correctness stage: input families, repeats, and the proof that generated kernels make the answer."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from services.contracts import EvaluateRequest, FamilyResult, TolerancePolicy, Verdict
+from services.sandbox.judge.candidate import open_candidate
+from services.sandbox.judge.compare import repeat_difference
+from services.sandbox.judge.families import REQUIRED, Family
+from services.sandbox.judge.outcome import Stop, blame_candidate, blame_op
+from services.sandbox.judge.reference import (
+    Checked,
+    Question,
+    Reference,
+    Unanswerable,
+    check_answer,
+    failed_family,
+    secret_seed,
+)
+from services.sandbox.judge.subject import Answer, OutputTooLarge, Subject
+from services.sandbox.replies import Forward, Launch
+from services.sandbox.runners import RunnerFault, RunnerKind
+
+_POISON = float("nan")
+_OTHER_POISON = -7.25
+_KEPT_QUESTIONS = 3
+
+
+@dataclass
+class Findings:
+    """What correctness has seen so far; kept when the ladder stops."""
+
+    families: list[FamilyResult] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    """The first few that were answered, inputs as given first."""
+    first: Answer | None = None
+    """The candidate's counted answer to inputs as given."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def forward(self) -> Forward | None:
+        """The candidate's counted forward."""
+        return self.first.forward if self.first else None
+
+    @property
+    def launches(self) -> list[Launch]:
+        """Launches of generated kernels in that forward."""
+        return self.forward.launches if self.forward else []
+
+
+def run_families(
+    candidate: Subject,
+    questions: Iterable[Question | FamilyResult],
+    policy: TolerancePolicy,
+    budget_s: float,
+    findings: Findings,
+) -> None:
+    """Ask the candidate every question that fits the budget. Raises Stop at the first failure.
+
+    A precision downgrade waits for the other families: one of them may show plainly wrong values.
+    """
+    start, asked, downgrade = time.monotonic(), 0, None
+    for question in questions:
+        if isinstance(question, FamilyResult):
+            findings.families.append(question)
+            continue
+        spent = time.monotonic() - start
+        if question.family not in REQUIRED and spent + spent / max(asked, 1) > budget_s:
+            findings.notes.append(f"{asked} of {len(Family)} families: more would take over {budget_s:.0f} s")
+            break
+        checked = _ask(candidate, question, policy, findings)
+        asked += 1
+        findings.families.append(checked.result)
+        if checked.verdict is Verdict.PRECISION_DOWNGRADE:
+            downgrade = downgrade or checked
+        elif checked.verdict:
+            raise Stop(checked.verdict, _summary(checked))
+    if downgrade:
+        raise Stop(Verdict.PRECISION_DOWNGRADE, _summary(downgrade))
+
+
+def check_repeat(candidate: Subject, policy: TolerancePolicy, findings: Findings) -> None:
+    """Ask the first question again, other fresh memory behind it: the same answer is due."""
+    question, first = findings.questions[0], findings.first
+    if first is None:
+        return
+    with blame_candidate("when asked again with the same inputs"):
+        again = candidate.ask(
+            question.tree, question.values, seed=question.seed, fill_uninitialized=_OTHER_POISON,
+            expected=question.answer.tree,
+        )  # fmt: skip
+    checked = _judged(question, again, policy)
+    if checked.verdict:
+        message = f"the same inputs gave another answer the second time: {checked.result.message}"
+        failed = failed_family(question, Verdict.NONDETERMINISTIC, message)
+        findings.families.append(failed.result)
+        raise Stop(Verdict.NONDETERMINISTIC, f"{message[0].upper()}{message[1:]}.")
+    differences = [repeat_difference(a, b) for a, b in zip(first.outputs, again.outputs, strict=True)]
+    if any(differences):
+        findings.notes.append(f"two calls with the same inputs differ by {max(differences):.2g}, within tolerance")
+
+
+def prove_kernels(reference: Reference, request: EvaluateRequest, findings: Findings) -> None:
+    """In a fresh process whose generated kernels do nothing, some answer must fail. Raises Stop."""
+    if not findings.launches:
+        raise Stop(
+            Verdict.NO_GENERATED_KERNEL,
+            "The answers are right, but forward launched no @triton.jit kernel: PyTorch did the work.",
+        )
+    with open_candidate(reference, request, RunnerKind.INTERPRET) as idle:
+        for question in findings.questions:
+            try:
+                answer = idle.ask(
+                    question.tree, question.values, seed=question.seed, kernels_disabled=True,
+                    fill_uninitialized=0.0, expected=question.answer.tree,
+                )  # fmt: skip
+            except (RunnerFault, OutputTooLarge):
+                return
+            if answer.mutated or _judged(question, answer, request.op.policy).verdict:
+                return
+    names = ", ".join(sorted({launch.kernel for launch in findings.launches}))
+    raise Stop(
+        Verdict.DECOY_KERNEL,
+        f"The answers stay right with every generated kernel ({names}) switched off: PyTorch did the work.",
+    )
+
+
+def other_questions(reference: Reference) -> Iterator[Question | FamilyResult]:
+    """Questions of every family but the first, each drawn when it is needed; or why a family says nothing here."""
+    for family in list(Family)[1:]:
+        yield draw_question(reference, family, secret_seed())
+
+
+def draw_question(reference: Reference, family: Family, seed: int) -> Question | FamilyResult:
+    """One question, or a skipped result. Raises Stop where the reference's process is gone."""
+    try:
+        with blame_op(f"on inputs {family}"):
+            return reference.question(family, seed)
+    except Unanswerable as reason:
+        return FamilyResult(workload="default", family=family, seed=seed, passed=False, skipped=str(reason))
+
+
+def _ask(candidate: Subject, question: Question, policy: TolerancePolicy, findings: Findings) -> Checked:
+    count = findings.first is None
+    try:
+        with blame_candidate(f"on inputs {question.family}"):
+            answer = candidate.ask(
+                question.tree, question.values, count=count, seed=question.seed, fill_uninitialized=_POISON,
+                expected=question.answer.tree,
+            )  # fmt: skip
+    except Stop as stop:
+        findings.families.append(failed_family(question, stop.verdict, stop.summary).result)
+        raise
+    if count:
+        findings.first = answer
+    if len(findings.questions) < _KEPT_QUESTIONS:
+        findings.questions.append(question)
+    return _judged(question, answer, policy)
+
+
+def _judged(question: Question, answer: Answer, policy: TolerancePolicy) -> Checked:
+    """Memory first: an answer that came with a spoiled input or neighbour is none."""
+    if not answer.canaries_intact:
+        message = "memory beside a tensor was overwritten"
+        return failed_family(question, Verdict.ILLEGAL_MEMORY, message)
+    if answer.mutated:
+        message = f"input {answer.mutated[0]} was changed by the call"
+        return failed_family(question, Verdict.INPUT_MUTATED, message)
+    return check_answer(question, answer.tree, answer.outputs, policy)
+
+
+def _summary(checked: Checked) -> str:
+    label = checked.verdict.label.capitalize() if checked.verdict else "Passed"
+    return f"{label} on inputs {checked.result.family}: {checked.result.message}."

@@ -1,0 +1,45 @@
+"""How an evaluation ends early, and who is to blame for a fault of a runner."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from services.contracts import ErrorReport, Verdict
+from services.sandbox.judge.subject import OutputTooLarge
+from services.sandbox.runners import RunnerFault
+
+
+class Stop(Exception):
+    """The ladder ends here with this verdict. `summary` is one sentence for a person."""
+
+    def __init__(self, verdict: Verdict, summary: str, error: ErrorReport | None = None) -> None:
+        super().__init__(summary)
+        self.verdict = verdict
+        self.summary = summary
+        self.error = error
+
+
+@contextmanager
+def blame_candidate(where: str) -> Iterator[None]:
+    """A fault inside is the candidate's; `where` completes "the candidate failed ..."."""
+    try:
+        yield
+    except RunnerFault as fault:
+        raise Stop(fault.verdict, f"The candidate failed {where}: {_told(fault.report)}", fault.report) from fault
+
+
+@contextmanager
+def blame_op(where: str) -> Iterator[None]:
+    """A fault inside is the op's own."""
+    try:
+        yield
+    except OutputTooLarge as large:
+        report = ErrorReport(kind="OutputTooLarge", message=str(large))
+        raise Stop(Verdict.INVALID_REFERENCE, f"The op itself failed {where}: {large}.", report) from large
+    except RunnerFault as fault:
+        summary = f"The op itself failed {where} ({fault.verdict.label}): {_told(fault.report)}"
+        raise Stop(Verdict.INVALID_REFERENCE, summary, fault.report) from fault
+
+
+def _told(report: ErrorReport) -> str:
+    line = f" (line {report.line})" if report.line else ""
+    return f"{report.kind}: {report.message}{line}".rstrip()
