@@ -51,6 +51,11 @@ class StatefulModel(models.Model):
     class Meta:
         abstract = True
 
+    @property
+    def look(self) -> tuple[str, str]:
+        """Badge colour and icon of the row's state."""
+        return _LOOKS[self.state]
+
     def move(self, to: str, *, only_from: Iterable[str] | None = None, **fields: object) -> bool:
         """Move to a state by compare-and-set; False where another process was first or the state forbids it.
 

@@ -29,13 +29,18 @@ class BadSource(ValueError):
     """The upload is not Python source; the message says what it is and what to do."""
 
 
-def decode_source(data: bytes) -> str:
-    """The source text of an upload, with Unix line ends. Raises BadSource in plain words."""
-    if len(data) > ENV.max_source_bytes:
+def check_size(size_bytes: int) -> None:
+    """Raises BadSource where a source of this size is too large."""
+    if size_bytes > ENV.max_source_bytes:
         raise BadSource(
-            f"This is {len(data) / 1e6:.1f} MB; an op's source may have {ENV.max_source_bytes / 1e6:.0f} MB. "
+            f"This is {size_bytes / 1e6:.1f} MB; an op's source may have {ENV.max_source_bytes / 1e6:.0f} MB. "
             "Upload the module's source only, and make large tensors in get_inputs()."
         )
+
+
+def decode_source(data: bytes) -> str:
+    """The source text of an upload, with Unix line ends. Raises BadSource in plain words."""
+    check_size(len(data))
     for magic, what in _ARCHIVES.items():
         if data.startswith(magic):
             raise BadSource(f"This is {what}, not Python source. Upload one .py file.")
