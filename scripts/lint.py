@@ -1,5 +1,6 @@
 """Every static check, each of which is a test too (tests/tooling/test_static.py): `make lint`."""
 
+import os
 import subprocess
 import sys
 import time
@@ -28,7 +29,10 @@ def checks() -> dict[str, list[str]]:
 
 def run(command: list[str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run one check in the repository's root, its output kept."""
-    return subprocess.run(command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    environment = {"SECRET_KEY": "not needed by a static check", **os.environ}
+    return subprocess.run(
+        command, cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
 
 
 def main() -> int:
