@@ -127,7 +127,6 @@ class LogPrinter(Printer):  # type: ignore[misc]
     def __init__(self, folder: Path, show: bool) -> None:
         super().__init__(sys.stdout, time_format="%H:%M:%S")
         self.tails: dict[str, deque[str]] = {}
-        self.ended: list[tuple[str, int]] = []
         self._show = show
         self._files: dict[str, IO[str]] = {}
         self._folder = folder
@@ -139,7 +138,10 @@ class LogPrinter(Printer):  # type: ignore[misc]
         self.tails.setdefault(message.name, deque(maxlen=TAIL_LINES)).append(line.rstrip("\n"))
         self._file(message.name).write(line if line.endswith("\n") else line + "\n")
         if self._show:
-            super().write(message)
+            try:
+                super().write(message)
+            except OSError:  # the terminal is gone; the log files go on
+                self._show = False
 
     def _file(self, name: str) -> IO[str]:
         path = self._folder / f"{name}.log"
@@ -172,7 +174,11 @@ def run_stack(host: str, port: int, *, show: bool = True, env: dict[str, str] | 
         }
         for name, command in commands(host, port).items():
             manager.add_process(name, f"exec {command}", env=environment, cwd=str(BASE_DIR))
-        manager.loop()
+        try:
+            manager.loop()
+        except BaseException:
+            manager.kill()
+            raise
         if manager.returncode in {130, 143}:
             return 0
         name, code = _first_dead(manager)
