@@ -43,8 +43,10 @@ class InferenceSettings(BaseSettings):
         if not value:
             return ""
         parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
             raise ValueError("must be a URL such as http://127.0.0.1:8000/v1")
+        if parts.username or parts.password:
+            raise ValueError("must hold no user or password: set INFERENCE_API_KEY")
         return value.rstrip("/") if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/v1"
 
     @field_validator("api_key")

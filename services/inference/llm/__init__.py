@@ -1,13 +1,6 @@
-"""Asks a language model for candidates."""
+"""Asks a language model for candidates, over the OpenAI protocol."""
 
-from services.contracts import ProposeOutcome, ProposeRequest, ProposeResult
-from services.inference.settings import InferenceSettings
+from services.inference.llm.prompt import Prompt, build_prompt
+from services.inference.llm.proposer import propose_llm
 
-NOT_CONFIGURED = "No model is configured: set INFERENCE_BASE_URL to an OpenAI-compatible server."
-
-
-def propose_llm(request: ProposeRequest, settings: InferenceSettings) -> ProposeResult:
-    """Candidates from the configured model."""
-    return ProposeResult(
-        turn_id=request.turn_id, attempt=request.attempt, outcome=ProposeOutcome.FAILED, reason=NOT_CONFIGURED
-    )
+__all__ = ["Prompt", "build_prompt", "propose_llm"]
