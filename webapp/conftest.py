@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
 
 from services import contracts
 from services.broker import app
@@ -21,15 +20,6 @@ class Sent(list[tuple[str, dict[str, Any]]]):
     def of(self, task: str) -> list[dict[str, Any]]:
         """The arguments of one task's messages."""
         return [argument for name, argument in self if name == task]
-
-
-@pytest.fixture(autouse=True)
-def plain_static_files(settings: Any) -> None:
-    """No manifest is needed in tests."""
-    settings.STORAGES = {
-        **django_settings.STORAGES,
-        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
-    }
 
 
 @pytest.fixture(autouse=True)
