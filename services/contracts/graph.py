@@ -17,7 +17,7 @@ class InputKind(StrEnum):
 
 
 class GraphInput(Message):
-    """One placeholder: `source` is the position in get_inputs() (leaf order) or the dotted state name."""
+    """One placeholder: `source` is the position in get_inputs() ("1", nested "1['mask']") or the dotted state name."""
 
     name: str
     kind: InputKind
@@ -66,3 +66,9 @@ class AtenGraph(Message):
     """The parameter list of Model.__init__ without self, as in source, e.g. "dim, eps=1e-6"."""
     forward_parameters: list[str] = []
     """Names of forward's parameters, one for each input."""
+    init_values: dict[str, JsonValue] = {}
+    """What Model.__init__ was given, defaults included, as far as JSON carries it."""
+    scalars: dict[str, JsonValue] = {}
+    """Inputs that are not tensors, by source; the graph is specialised for them."""
+    ties: dict[str, str] = {}
+    """Second names of shared parameters and buffers, each with the first one."""
