@@ -1,0 +1,27 @@
+"""Operators' pages of users and teams."""
+
+from typing import ClassVar
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+
+from webapp.accounts.models import Membership, Team, User
+
+admin.site.register(User, UserAdmin)
+
+
+class MembershipInline(admin.TabularInline[Membership, Team]):
+    """A team's members on its page."""
+
+    model = Membership
+    extra = 1
+    autocomplete_fields: ClassVar = ["user"]
+
+
+@admin.register(Team)
+class TeamAdmin(admin.ModelAdmin[Team]):
+    """Teams and who is in them."""
+
+    list_display: ClassVar = ["name", "slug"]
+    prepopulated_fields: ClassVar = {"slug": ["name"]}
+    inlines: ClassVar = [MembershipInline]

@@ -1,0 +1,26 @@
+"""Operators' pages of kernels: to look, not to change."""
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from webapp.library.models import Kernel
+
+
+@admin.register(Kernel)
+class KernelAdmin(admin.ModelAdmin[Kernel]):
+    """Rows are written by services only."""
+
+    list_display: ClassVar = ["name", "version", "target", "team", "verified", "created_at"]
+    list_filter: ClassVar = ["target", "verified"]
+    search_fields: ClassVar = ["name"]
+    list_select_related = True
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never by hand."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never by hand."""
+        return False

@@ -1,0 +1,26 @@
+"""Operators' pages of ops: to look, not to change."""
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from webapp.ops.models import Op
+
+
+@admin.register(Op)
+class OpAdmin(admin.ModelAdmin[Op]):
+    """Rows are written by services only."""
+
+    list_display: ClassVar = ["name", "team", "owner", "state", "created_at"]
+    list_filter: ClassVar = ["state", "policy"]
+    search_fields: ClassVar = ["name"]
+    list_select_related = True
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never by hand."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never by hand."""
+        return False
