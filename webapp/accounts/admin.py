@@ -10,7 +10,7 @@ from webapp.accounts.models import Membership, Team, User
 admin.site.register(User, UserAdmin)
 
 
-class MembershipInline(admin.TabularInline[Membership, Team]):
+class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
     """A team's members on its page."""
 
     model = Membership
@@ -19,7 +19,7 @@ class MembershipInline(admin.TabularInline[Membership, Team]):
 
 
 @admin.register(Team)
-class TeamAdmin(admin.ModelAdmin[Team]):
+class TeamAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Teams and who is in them."""
 
     list_display: ClassVar = ["name", "slug"]

@@ -9,7 +9,7 @@ from webapp.ops.models import Op
 
 
 @admin.register(Op)
-class OpAdmin(admin.ModelAdmin[Op]):
+class OpAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows are written by services only."""
 
     list_display: ClassVar = ["name", "team", "owner", "state", "created_at"]

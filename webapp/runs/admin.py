@@ -9,7 +9,7 @@ from webapp.runs.models import Run
 
 
 @admin.register(Run)
-class RunAdmin(admin.ModelAdmin[Run]):
+class RunAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows are written by services only."""
 
     list_display: ClassVar = ["id", "op", "owner", "state", "strategy", "target", "created_at"]
