@@ -1,7 +1,5 @@
 """Operators' pages of users and teams."""
 
-from typing import ClassVar
-
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 
@@ -15,13 +13,16 @@ class MembershipInline(admin.TabularInline):  # type: ignore[type-arg]
 
     model = Membership
     extra = 1
-    autocomplete_fields: ClassVar = ["user"]
+    autocomplete_fields = ("user",)
 
 
 @admin.register(Team)
 class TeamAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Teams and who is in them."""
 
-    list_display: ClassVar = ["name", "slug"]
-    prepopulated_fields: ClassVar = {"slug": ["name"]}
-    inlines: ClassVar = [MembershipInline]
+    list_display = (
+        "name",
+        "slug",
+    )
+    prepopulated_fields = {"slug": ("name",)}  # noqa: RUF012
+    inlines = (MembershipInline,)

@@ -1,6 +1,6 @@
 """Operators' pages of workers: to look, not to change."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
@@ -12,9 +12,15 @@ from webapp.fleet.models import Worker
 class WorkerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows are written by services only."""
 
-    list_display: ClassVar = ["name", "queue", "backend", "isolation", "last_seen"]
-    list_filter: ClassVar = ["queue"]
-    search_fields: ClassVar = ["name"]
+    list_display = (
+        "name",
+        "queue",
+        "backend",
+        "isolation",
+        "last_seen",
+    )
+    list_filter = ("queue",)
+    search_fields = ("name",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never by hand."""

@@ -1,6 +1,6 @@
 """Operators' pages of kernels: to look, not to change."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
@@ -12,9 +12,19 @@ from webapp.library.models import Kernel
 class KernelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows are written by services only."""
 
-    list_display: ClassVar = ["name", "version", "target", "team", "verified", "created_at"]
-    list_filter: ClassVar = ["target", "verified"]
-    search_fields: ClassVar = ["name"]
+    list_display = (
+        "name",
+        "version",
+        "target",
+        "team",
+        "verified",
+        "created_at",
+    )
+    list_filter = (
+        "target",
+        "verified",
+    )
+    search_fields = ("name",)
     list_select_related = True
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -1,6 +1,6 @@
 """Operators' pages of ops: to look, not to change."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
@@ -12,9 +12,18 @@ from webapp.ops.models import Op
 class OpAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows are written by services only."""
 
-    list_display: ClassVar = ["name", "team", "owner", "state", "created_at"]
-    list_filter: ClassVar = ["state", "policy"]
-    search_fields: ClassVar = ["name"]
+    list_display = (
+        "name",
+        "team",
+        "owner",
+        "state",
+        "created_at",
+    )
+    list_filter = (
+        "state",
+        "policy",
+    )
+    search_fields = ("name",)
     list_select_related = True
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -1,6 +1,6 @@
 """Operators' pages of runs: to look, not to change."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
@@ -12,9 +12,21 @@ from webapp.runs.models import Run
 class RunAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows are written by services only."""
 
-    list_display: ClassVar = ["id", "op", "owner", "state", "strategy", "target", "created_at"]
-    list_filter: ClassVar = ["state", "strategy", "target"]
-    search_fields: ClassVar = ["op__name"]
+    list_display = (
+        "id",
+        "op",
+        "owner",
+        "state",
+        "strategy",
+        "target",
+        "created_at",
+    )
+    list_filter = (
+        "state",
+        "strategy",
+        "target",
+    )
+    search_fields = ("op__name",)
     list_select_related = True
 
     def has_add_permission(self, request: HttpRequest) -> bool:
