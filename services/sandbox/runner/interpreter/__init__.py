@@ -1,0 +1,62 @@
+"""Triton kernels on the CPU: right for every number format, exact about bounds, and counted.
+
+Call `install()` before the first kernel is defined, in a process that has TRITON_INTERPRET=1 since before `import
+triton`. Triton's own front end checks the types; what it asks its IR builder for is computed with numpy, many
+programs of the grid at once.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .errors import DeviceAssertion, IllegalAccess, MisalignedAccess, OutOfBounds, UnsupportedLanguage
+
+__all__ = [
+    "DeviceAssertion",
+    "IllegalAccess",
+    "MisalignedAccess",
+    "OutOfBounds",
+    "UnsupportedLanguage",
+    "install",
+    "recording",
+]
+
+_installed = False
+
+
+def install() -> None:
+    """Puts this interpreter in the place of Triton's, for the rest of the process.
+
+    Raises RuntimeError where triton was imported without TRITON_INTERPRET=1: its library is compiled code then.
+    """
+    global _installed
+    if _installed:
+        return
+    os.environ["TRITON_INTERPRET"] = "1"
+    import triton.language as tl
+    from triton.runtime import interpreter
+    from triton.runtime.autotuner import Autotuner
+
+    if not isinstance(tl.standard.sum, interpreter.InterpretedFunction):
+        raise RuntimeError("set TRITON_INTERPRET=1 before triton is imported")  # noqa: TRY004
+    from . import language, launch, libdevice
+
+    language.prepare()
+    libdevice.prepare()
+    interpreter.InterpretedFunction.run = launch.run
+    interpreter.InterpretedFunction.__call__ = launch.call_device
+    Autotuner.run = launch.autotuned_run
+    _installed = True
+
+
+@contextmanager
+def recording(count: bool = False, disabled: bool = False) -> Iterator[list[dict[str, Any]]]:
+    """Lists every launch inside the block: name, line, file, grid, constants and, with `count`, bytes and FLOPs.
+
+    `disabled` lists launches but runs none. Needs `install()`.
+    """
+    from . import launch
+
+    with launch.recording(count, disabled) as launches:
+        yield launches

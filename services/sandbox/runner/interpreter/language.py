@@ -1,0 +1,69 @@
+"""Triton's language module made ready once: builtins get our semantic layer, control flow and reductions are ours.
+
+Triton's own interpreter patches the module at every launch and device call, which costs more than the kernel.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.language.semantic import TritonSemantic
+
+from . import control, reductions
+from .builder import Builder
+
+BUILDER = Builder()
+SEMANTIC = TritonSemantic(BUILDER)
+
+
+def prepare() -> None:
+    """Patches `triton.language` for the rest of the process."""
+    for owner in (tl, tl.core, tl.math, tl.tensor, tl.core.tensor_descriptor_base):
+        _bind_builtins(owner)
+    for owner in (tl, tl.core):
+        owner.range = control.loop_range
+        owner.static_range = control.static_range
+        owner.static_assert = control.static_assert
+        owner.static_print = print
+        owner.reduce = reductions.reduce
+        owner.associative_scan = reductions.associative_scan
+        for hint in ("multiple_of", "max_contiguous", "max_constancy"):
+            setattr(owner, hint, _hint)
+    tl.tensor.reduce = reductions.reduce
+    tl.tensor.associative_scan = reductions.associative_scan
+    tl.tensor.__index__ = control.as_index
+    tl.tensor.__repr__ = tl.tensor.__str__ = lambda self: str(self.handle.data)
+    tl.tensor.T = property(_transposed)
+    # Our builder takes Triton's types as they are: there is no IR to make.
+    for kind in (tl.dtype, tl.block_type, tl.pointer_type):
+        kind.to_ir = lambda self, builder: self
+
+
+def _bind_builtins(owner: Any) -> None:
+    for name, member in inspect.getmembers(owner):
+        if tl.core.is_builtin(member) and not getattr(member, "bound_by_interpreter", False):
+            setattr(owner, name, _bound(member))
+
+
+def _bound(member: Callable[..., Any]) -> Callable[..., Any]:
+    inner = inspect.unwrap(member)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs["_semantic"] = SEMANTIC
+        return inner(*args, **kwargs)
+
+    call.__name__ = getattr(member, "__name__", "builtin")
+    call.__doc__ = member.__doc__
+    call.__triton_builtin__ = True  # type: ignore[attr-defined]
+    call.bound_by_interpreter = True  # type: ignore[attr-defined]
+    return call
+
+
+def _hint(input: Any, *_: Any, **__: Any) -> Any:
+    return input
+
+
+def _transposed(self: Any) -> Any:
+    return triton.language.trans(self)
