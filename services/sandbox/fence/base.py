@@ -1,5 +1,6 @@
 """The interface of fenced memory; one implementation for each kind of memory."""
 
+from types import TracebackType
 from typing import Protocol, Self
 
 from torch import Tensor
@@ -53,5 +54,7 @@ class Fence(Protocol):
     def __enter__(self) -> Self:
         """Itself."""
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         """Close."""

@@ -1,0 +1,228 @@
+"""The process that runs user code: answers the judge's requests one by one over its socket.
+
+Whatever runs beside it can forge its answers, so the judge believes none of them without evidence of its own.
+"""
+
+import contextlib
+import faulthandler
+import inspect
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import faults, interpreter, memory, module, trees, wire
+from .fill import FillUninitialized
+
+Request = dict[str, Any]
+_LIMIT = 64 << 20
+
+
+def preload(*, interpret: bool) -> None:
+    """Run each code path once in the zygote, so that no child pays for its first time."""
+    if interpret:
+        interpreter.install()
+        with interpreter.recording():
+            pass
+    torch.nn.functional.softmax(torch.ones(2, 2), dim=0).sum().item()
+
+
+def serve(channel: socket.socket, fault_fd: int, config: dict[str, Any]) -> None:
+    """Answer until the judge hangs up."""
+    faulthandler.enable(file=fault_fd, all_threads=False)
+    faulthandler.register(signal.SIGUSR1, file=fault_fd, all_threads=False, chain=False)
+    wire.send(channel, {"ready": True})
+    session = Session(config)
+    while True:
+        try:
+            request, fds = wire.receive(channel, _LIMIT)
+        except EOFError:
+            os._exit(0)
+        wire.send(channel, {"id": request["id"], **session.answer(request, fds)})
+
+
+class Session:
+    """One user module and the buffers that it may see."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._path = Path(config["scratch"][0], config["file_name"])
+        self._buffers: dict[int, Tensor] = {}
+        self._kept: dict[str, list[Tensor]] = {"init": [], "inputs": [], "outputs": []}
+        self._map_cuda = False
+        self._module: Any = None
+        self._model: torch.nn.Module
+        self._calls: dict[str, Callable[[Request], Any]] = {
+            "load": self._load,
+            "export": self._export,
+            "read_state": self._read_state,
+            "write_state": self._write_state,
+            "make_inputs": self._make_inputs,
+            "forward": self._forward,
+            "trace": self._trace,
+            "compile": self._compile,
+        }
+
+    def answer(self, request: Request, fds: list[int]) -> dict[str, Any]:
+        """{"ok": ...} or {"error": {"verdict", "report"}}."""
+        try:
+            self._attach(request, fds)
+            if request["call"] == "attach":
+                return {"ok": {}}
+            with self._cuda():
+                return {"ok": self._calls[request["call"]](request)}
+        except BaseException as error:  # noqa: BLE001 (SystemExit and all else of the user's is an answer)
+            stage = "load" if request["call"] == "load" else "run"
+            return {"error": faults.report(error, str(self._path), stage)}
+
+    def _attach(self, request: Request, fds: list[int]) -> None:
+        for key in request.get("drop", ()):
+            self._buffers.pop(key, None)
+        for layout, fd in zip(request.get("attach", ()), fds, strict=True):
+            self._buffers[layout["key"]] = memory.attach(fd, layout)
+
+    def _cuda(self) -> contextlib.AbstractContextManager[Any]:
+        if not self._map_cuda:
+            return contextlib.nullcontext()
+        from .cuda_on_host import CudaOnHost
+
+        return CudaOnHost(self._config["target"])
+
+    def _load(self, request: Request) -> Any:
+        self._map_cuda = request["map_cuda"]
+        with self._cuda():
+            return self._build(request)
+
+    def _build(self, request: Request) -> Any:
+        module.seed_everything(request["seed"])
+        self._module = module.import_source(request["source"], self._path)
+        factory = module.definition(self._module, request["class_name"], "class")
+        leaves: list[Tensor] = []
+        if request["init"] is None:
+            module.definition(self._module, "get_inputs", "function")
+            init = module.definition(self._module, "get_init_inputs", "function")()
+            init = module.arguments(init, "get_init_inputs")
+            structure = _encode(init, leaves, "get_init_inputs()")
+        else:
+            structure = request["init"]
+            leaves = [self._buffers[key].clone() for key in request["keys"]]
+            init = trees.decode(structure, leaves)
+        self._kept["init"] = [leaf.detach().clone(memory_format=torch.preserve_format) for leaf in leaves]
+        self._model = module.call(factory, init).eval()
+        return {
+            "init": {"structure": structure, "leaves": [trees.describe(leaf) for leaf in leaves]},
+            "state": module.describe_state(self._model),
+            "forward_parameters": module.forward_parameters(self._model),
+            "source_line": _class_line(factory),
+        }
+
+    def _export(self, request: Request) -> Any:
+        for key, tensor in zip(request["keys"], self._kept[request["what"]], strict=True):
+            module.copy_layout(self._buffers[key], tensor)
+        return {}
+
+    def _read_state(self, request: Request) -> Any:
+        state = module.state(self._model)
+        for name, key in zip(request["names"], request["keys"], strict=True):
+            module.copy_layout(self._buffers[key], state[name][1])
+        return {}
+
+    def _write_state(self, request: Request) -> Any:
+        state = module.state(self._model)
+        for name, key in zip(request["names"], request["keys"], strict=True):
+            module.copy_layout(state[name][1], self._buffers[key])
+        return {}
+
+    def _make_inputs(self, request: Request) -> Any:
+        module.seed_everything(request["seed"])
+        leaves: list[Tensor] = []
+        values = module.arguments(module.definition(self._module, "get_inputs", "function")(), "get_inputs")
+        structure = _encode(values, leaves, "get_inputs()")
+        self._kept["inputs"] = leaves
+        return {"structure": structure, "leaves": [trees.describe(leaf) for leaf in leaves]}
+
+    def _forward(self, request: Request) -> Any:
+        wide = request["precision"] == "float64"
+        model = module.widened(self._model) if wide else self._model
+        inputs = self._inputs(request, wide=wide)
+        if request["seed"] is not None:
+            module.seed_everything(request["seed"])
+        counter = _counter() if request["count"] else contextlib.nullcontext()
+        model.train(request["train"])
+        try:
+            with (
+                torch.set_grad_enabled(_needs_grad(request)),
+                interpreter.recording(count=request["count"], disabled=request["kernels_disabled"]) as launches,
+                FillUninitialized.or_nothing(request["fill_uninitialized"]),
+                counter,
+            ):
+                start = time.perf_counter()
+                outputs = module.call(model, inputs)
+                seconds = time.perf_counter() - start
+        finally:
+            model.eval()
+        leaves: list[Tensor] = []
+        structure = _encode(outputs, leaves, "the result of forward()")
+        self._kept["outputs"] = leaves
+        return {
+            "outputs": {"structure": structure, "leaves": [trees.describe(leaf) for leaf in leaves]},
+            "launches": launches,
+            "aten": getattr(counter, "calls", None),
+            "seconds": seconds,
+        }
+
+    def _trace(self, request: Request) -> Any:
+        from .graph_export import export_graph
+
+        try:
+            return {"graph": export_graph(self._model, self._inputs(request), self._config["target"])}
+        except ValueError as error:
+            return {"refused": str(error)}
+
+    def _compile(self, request: Request) -> Any:
+        from .target import compile_launches
+
+        inputs = self._inputs(request)
+        with torch.set_grad_enabled(_needs_grad(request)):
+            kernels = compile_launches(lambda: module.call(self._model, inputs), self._config["target"])
+        return {"kernels": kernels}
+
+    def _inputs(self, request: Request, *, wide: bool = False) -> Any:
+        tensors = [self._buffers[key] for key in request["keys"]]
+        if wide:
+            tensors = [module.widen(tensor) for tensor in tensors]
+        tensors = [
+            tensor.detach().requires_grad_() if needed else tensor
+            for tensor, needed in zip(tensors, request["requires_grad"], strict=True)
+        ]
+        return trees.decode(request["structure"], tensors)
+
+
+def _encode(value: Any, leaves: list[Tensor], what: str) -> Any:
+    try:
+        return trees.encode(value, leaves)
+    except trees.UnsupportedValue as error:
+        raise trees.UnsupportedValue(f"{what}: {error}") from None
+
+
+def _counter() -> Any:
+    from .counting import AtenCounter
+
+    return AtenCounter()
+
+
+def _needs_grad(request: Request) -> bool:
+    return any(request["requires_grad"])
+
+
+def _class_line(factory: Any) -> int | None:
+    try:
+        return inspect.getsourcelines(factory)[1]
+    except (OSError, TypeError):
+        return None

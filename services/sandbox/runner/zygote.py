@@ -1,0 +1,298 @@
+"""The zygote: imports torch and triton once, then forks one confined child for each request of the judge.
+
+Started as pid 1 of its own namespace where there is one. It runs no user code, and every process below it dies with its
+child.
+"""
+
+import gc
+import importlib
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import confine, wire
+
+_LIMIT = 1 << 20
+_WATCH_S = 0.2
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class Zygote:
+    """State of one zygote: its control socket and at most one living child."""
+
+    control: socket.socket
+    config: dict[str, Any]
+    wakeup: int
+    child: int = 0
+    baseline_bytes: int = 0
+    decoder: wire.Decoder = field(default_factory=lambda: wire.Decoder(_LIMIT))
+
+
+def main() -> None:
+    """Serve the control socket whose descriptor is the first argument, until its other end closes."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    config, _ = wire.receive(control, _LIMIT)
+    confine.prctl(confine.PR_SET_DUMPABLE, 0)
+    confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getpid() != 1:
+        confine.prctl(confine.PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    wakeup = _wake_on_exit()
+    try:
+        _preload(config)
+    except BaseException:
+        wire.send(control, {"failed": traceback.format_exc()[-4000:]})
+        raise
+    gc.collect()
+    gc.freeze()
+    zygote = Zygote(control, config, wakeup, baseline_bytes=_anonymous_bytes(os.getpid()))
+    wire.send(control, {"ready": True, "versions": _versions(), "uid": os.getuid(), "pid": os.getpid()})
+    while _step(zygote):
+        pass
+    _kill_all(zygote)
+
+
+def _preload(config: dict[str, Any]) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    for name in config["preload"]:
+        importlib.import_module(name, __package__)
+    from .child import preload
+
+    preload(interpret=config["interpret"])
+
+
+def _versions() -> dict[str, str]:
+    import torch
+    import triton
+
+    return {"torch": torch.__version__, "triton": triton.__version__, "python": sys.version.split()[0]}
+
+
+def _wake_on_exit() -> int:
+    """A descriptor that is readable once a child has changed state."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading
+
+
+def _step(zygote: Zygote) -> bool:
+    """Handle what came in; False once the judge is gone."""
+    timeout = _WATCH_S if zygote.child else None
+    control = zygote.control.fileno()
+    readable, _, _ = select.select([control, zygote.wakeup], [], [], timeout)
+    if zygote.wakeup in readable:
+        os.read(zygote.wakeup, 4096)
+    if control in readable and not _serve(zygote):
+        return False
+    if zygote.child:
+        _watch(zygote)
+    elif zygote.wakeup in readable:
+        _reap()
+    return True
+
+
+def _serve(zygote: Zygote) -> bool:
+    try:
+        request, fds = wire.receive(zygote.control, _LIMIT)
+    except (EOFError, ConnectionError, wire.ProtocolError):
+        return False
+    if "fork" in request:
+        _fork(zygote, request["fork"], fds)
+    elif "dump" in request and zygote.child:
+        os.kill(zygote.child, signal.SIGUSR1)
+    elif "kill" in request and zygote.child:
+        _end(zygote, "killed")
+    return True
+
+
+def _fork(zygote: Zygote, request: dict[str, Any], fds: list[int]) -> None:
+    try:
+        pid = os.fork()
+    except OSError as error:
+        wire.send(zygote.control, {"refused": str(error)})
+    else:
+        if pid == 0:
+            _become_child(zygote, request, fds)
+        zygote.child = pid
+    for fd in fds:
+        os.close(fd)
+
+
+def _become_child(zygote: Zygote, request: dict[str, Any], fds: list[int]) -> None:
+    """Never returns. Everything of the zygote is closed and everything is dropped before the first request is read."""
+    channel, output, faults = fds
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        _close_all_but({0, 1, 2, channel, faults})
+        os.setsid()
+        _confine(zygote.config)
+        _clean_scratch(zygote.config["scratch"])
+        from .child import serve
+
+        serve(socket.socket(fileno=channel), faults, {**zygote.config, **request})
+    except BaseException:  # noqa: BLE001 (the last word of a process that ends here)
+        os.write(faults, traceback.format_exc()[-4000:].encode(errors="replace"))
+        os._exit(70)
+    os._exit(0)
+
+
+def _confine(config: dict[str, Any]) -> None:
+    """In this order: the limit on processes counts the new user's, seccomp allows nothing of this afterwards."""
+    confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if config["uid"] is not None:
+        confine.become(config["uid"])
+        confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
+    confine.prctl(confine.PR_SET_NO_NEW_PRIVS, 1)
+    confine.limit(confine.Limits(**config["limits"]))
+    if config["landlock"] is not None:
+        confine.landlock(**config["landlock"])
+    confine.seccomp()
+
+
+def _clean_scratch(scratch: list[str]) -> None:
+    """Remove what the child before left: it ran as the same user, and nothing of it lives any more."""
+    for folder in scratch:
+        for root, folders, _ in os.walk(folder):
+            for name in folders:
+                _make_writable(Path(root, name))
+        for entry in os.scandir(folder):
+            _remove(Path(entry.path))
+        if any(os.scandir(folder)):
+            raise OSError(f"{folder} could not be emptied")
+    tempfile.tempdir = scratch[0]
+    os.chdir(scratch[0])
+
+
+def _make_writable(folder: Path) -> None:
+    if not folder.is_symlink():
+        folder.chmod(0o700)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _close_all_but(keep: set[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (names only)
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the descriptor that listed them
+
+
+def _watch(zygote: Zygote) -> None:
+    """End the child's whole tree once it is dead, or uses more memory than one process may."""
+    pid, status = os.waitpid(zygote.child, os.WNOHANG)
+    if pid:
+        _end(zygote, "exited", status)
+    elif _tree_bytes(zygote) > zygote.config["limits"]["memory_bytes"]:
+        _end(zygote, "memory")
+
+
+def _end(zygote: Zygote, reason: str, status: int | None = None) -> None:
+    """Kill everything, reap everything, then tell the judge."""
+    if status is None:
+        os.kill(zygote.child, signal.SIGKILL)
+        _, status = os.waitpid(zygote.child, 0)
+    _kill_all(zygote)
+    zygote.child = 0
+    code = os.waitstatus_to_exitcode(status)
+    wire.send(zygote.control, {"ended": reason, "code": code, "oom_kills": _oom_kills()})
+
+
+def _kill_all(zygote: Zygote) -> None:
+    """As pid 1, everything else in the namespace; elsewhere every descendant, which the subreaper has adopted."""
+    if os.getpid() == 1:
+        try:
+            os.kill(-1, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        while _reap(wait=True):
+            pass
+        return
+    while children := _children(os.getpid()):
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            os.waitpid(pid, 0)
+
+
+def _reap(*, wait: bool = False) -> bool:
+    try:
+        return os.waitpid(-1, 0 if wait else os.WNOHANG)[0] > 0
+    except ChildProcessError:
+        return False
+
+
+def _children(parent: int) -> list[int]:
+    return [pid for pid, above in _processes() if above == parent]
+
+
+def _processes() -> list[tuple[int, int]]:
+    """(pid, parent) of every visible process."""
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            try:
+                stat = Path("/proc", name, "stat").read_text(errors="replace")
+            except OSError:
+                continue  # it has ended since
+            found.append((int(name), int(stat.rpartition(")")[2].split()[1])))
+    return found
+
+
+def _tree_bytes(zygote: Zygote) -> int:
+    """Anonymous memory of all descendants beyond what each shares with the zygote."""
+    parents = dict(_processes())
+    mine = os.getpid()
+    return sum(
+        max(0, _anonymous_bytes(pid) - zygote.baseline_bytes)
+        for pid in parents
+        if pid != mine and (mine == 1 or _descends(pid, mine, parents))
+    )
+
+
+def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while pid in parents:
+        pid = parents[pid]
+        if pid == ancestor:
+            return True
+    return False
+
+
+def _anonymous_bytes(pid: int) -> int:
+    try:
+        fields = Path("/proc", str(pid), "statm").read_text().split()
+    except OSError:
+        return 0
+    return (int(fields[1]) - int(fields[2])) * _PAGE
+
+
+def _oom_kills() -> int | None:
+    """How often this machine's kernel has killed for want of memory; None where it does not say."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
