@@ -18,7 +18,7 @@ from services.sandbox.judge.reference import (
     failed_family,
     secret_seed,
 )
-from services.sandbox.judge.subject import Answer, OutputTooLarge, Subject
+from services.sandbox.judge.subject import Answer, Subject, UnsupportedOutput
 from services.sandbox.replies import Forward, Launch
 from services.sandbox.runners import RunnerFault, RunnerKind
 
@@ -115,7 +115,7 @@ def prove_kernels(reference: Reference, request: EvaluateRequest, findings: Find
                     question.tree, question.values, seed=question.seed, kernels_disabled=True,
                     fill_uninitialized=0.0, expected=question.answer.tree,
                 )  # fmt: skip
-            except (RunnerFault, OutputTooLarge):
+            except (RunnerFault, UnsupportedOutput):
                 return
             if answer.mutated or _judged(question, answer, request.op.policy).verdict:
                 return

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from services.contracts import ErrorReport, Verdict
-from services.sandbox.judge.subject import OutputTooLarge
+from services.sandbox.judge.subject import UnsupportedOutput
 from services.sandbox.runners import RunnerFault
 
 
@@ -24,7 +24,7 @@ def blame_candidate(where: str) -> Iterator[None]:
     try:
         yield
     except RunnerFault as fault:
-        raise Stop(fault.verdict, f"The candidate failed {where}: {_told(fault.report)}", fault.report) from fault
+        raise Stop(fault.verdict, f"The candidate failed {where}: {told(fault.report)}", fault.report) from fault
 
 
 @contextmanager
@@ -32,14 +32,15 @@ def blame_op(where: str) -> Iterator[None]:
     """A fault inside is the op's own."""
     try:
         yield
-    except OutputTooLarge as large:
-        report = ErrorReport(kind="OutputTooLarge", message=str(large))
-        raise Stop(Verdict.INVALID_REFERENCE, f"The op itself failed {where}: {large}.", report) from large
+    except UnsupportedOutput as unsupported:
+        report = ErrorReport(kind="UnsupportedOutput", message=str(unsupported))
+        raise Stop(Verdict.INVALID_REFERENCE, f"The op itself failed {where}: {unsupported}.", report) from unsupported
     except RunnerFault as fault:
-        summary = f"The op itself failed {where} ({fault.verdict.label}): {_told(fault.report)}"
+        summary = f"The op itself failed {where} ({fault.verdict.label}): {told(fault.report)}"
         raise Stop(Verdict.INVALID_REFERENCE, summary, fault.report) from fault
 
 
-def _told(report: ErrorReport) -> str:
+def told(report: ErrorReport) -> str:
+    """An error in one line: kind, message and line."""
     line = f" (line {report.line})" if report.line else ""
     return f"{report.kind}: {report.message}{line}".rstrip()

@@ -64,7 +64,7 @@ class Reference:
         return self.subject.loaded
 
     def question(self, family: Family, seed: int, *, count: bool = False) -> Question:
-        """Draw inputs under this seed and answer them. Raises Unanswerable or, where the process is gone, RunnerFault."""
+        """Draw inputs under this seed and answer them. Raises Unanswerable; RunnerFault where the process is gone."""
         tree, values = draw_inputs(self.subject.runner, self.runners.fence, seed, wall_s=self.wall_s)
         apply_family(family, values, seed)
         return self.answered(family, seed, tree, values, count=count)

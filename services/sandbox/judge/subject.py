@@ -30,8 +30,12 @@ class Answer:
         return self.forward.outputs
 
 
-class OutputTooLarge(ValueError):
-    """The outputs would not fit in memory."""
+class UnsupportedOutput(ValueError):
+    """The outputs cannot be fetched: too large, or complex; `code` is the finding's."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Subject:
@@ -92,9 +96,7 @@ class Subject:
 
     def _collect(self, tree: Tree) -> tuple[list[Tensor], bool]:
         specs = [contiguous(leaf.spec) for leaf in tree.leaves]
-        size = sum(spec_bytes(spec) for spec in specs)
-        if size > self._limit:
-            raise OutputTooLarge(f"the outputs take {size} bytes, more than the limit of {self._limit}")
+        _refuse_unsupported(tree, specs, self._limit)
         buffers: list[Buffer] = []
         try:
             for spec in specs:
@@ -115,10 +117,24 @@ class Subject:
         self.close()
 
 
+def _refuse_unsupported(tree: Tree, specs: Sequence[TensorSpec], limit_bytes: int) -> None:
+    for path, spec in zip(tree.paths(), specs, strict=True):
+        if spec.dtype.startswith("complex"):
+            raise UnsupportedOutput("complex_output", f"output{path} is {spec}: complex outputs are not supported yet")
+    size = sum(spec_bytes(spec) for spec in specs)
+    if size > limit_bytes:
+        raise UnsupportedOutput("output_too_large", f"the outputs take {size} bytes; the limit is {limit_bytes}")
+
+
 def draw_inputs(runner: Runner, fence: Fence, seed: int, *, wall_s: float | None = None) -> tuple[Tree, list[Tensor]]:
     """get_inputs() under this seed, its tensors copied with their strides into the judge's own memory."""
     tree = runner.make_inputs(seed, wall_s=wall_s)
-    return tree, _exported(fence, [leaf.spec for leaf in tree.leaves], runner.export_inputs)
+    return tree, export_inputs(runner, fence, tree)
+
+
+def export_inputs(runner: Runner, fence: Fence, tree: Tree) -> list[Tensor]:
+    """The tensors of the last make_inputs, with their strides, in the judge's own memory."""
+    return _exported(fence, [leaf.spec for leaf in tree.leaves], runner.export_inputs)
 
 
 def read_state(runner: Runner, fence: Fence, names: Mapping[str, TensorSpec]) -> dict[str, Tensor]:
