@@ -8,7 +8,7 @@ from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery import Task
-from celery.exceptions import SoftTimeLimitExceeded
+from celery.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from pydantic import ValidationError
 
 from services.broker import PROPOSE, RECORD_PROGRESS, RECORD_PROPOSALS, app
@@ -31,7 +31,11 @@ class ProposeTask(Task):  # type: ignore[type-arg]
     ) -> None:
         """Tells the web why there is no proposal. After a hard limit this runs in the worker's main process."""
         log.error("the task of turn %s failed: %r", args[0].get("turn_id"), exc)
-        answer(_failure(args[0], f"The inference worker gave no answer: {type(exc).__name__}: {exc}"))
+        if isinstance(exc, TimeLimitExceeded):
+            reason = f"The proposer did not end within {exc.args[0]} s and was stopped."
+        else:
+            reason = f"The inference worker gave no answer: {type(exc).__name__}: {exc}"
+        answer(_failure(args[0], reason))
 
 
 @app.task(

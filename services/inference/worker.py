@@ -10,14 +10,22 @@ from celery.worker.consumer import Consumer
 
 from services.broker import INFERENCE_QUEUE, RECORD_WORKER, app
 from services.contracts import WorkerReport
+from services.inference.settings import InferenceSettings, SettingsError, load_settings
+
+try:
+    load_settings()
+except SettingsError as error:
+    raise SystemExit(f"The inference worker cannot start: {error}") from None
+
 from services.inference import tasks
-from services.inference.settings import load_settings
 
 __all__ = ["ReportStep", "tasks"]
 
 log = logging.getLogger(__name__)
 
 REPORT_INTERVAL_S = 30.0
+CHECK_TIMEOUT_S = 2.0
+"""Wait for the model server in a report: the worker takes no message meanwhile."""
 
 
 class ReportStep(bootsteps.StartStopStep):
@@ -51,17 +59,36 @@ def send_report(hostname: str) -> None:
 
 def describe_worker(hostname: str) -> WorkerReport:
     """What this worker serves."""
-    settings = load_settings()
+    model, note = describe_model(load_settings())
     return WorkerReport(
         name=hostname,
         queue=INFERENCE_QUEUE,
-        versions={"python": platform.python_version(), **_versions("torch", "triton", "openai")},
-        model=settings.model if settings.configured else "",
-        note="",
+        versions={"python": platform.python_version(), **installed_versions("torch", "triton", "openai")},
+        model=model,
+        note=note,
     )
 
 
-def _versions(*packages: str) -> dict[str, str]:
+def describe_model(settings: InferenceSettings) -> tuple[str, str]:
+    """The model's name, empty where none is configured, and what is wrong with it."""
+    if not settings.configured:
+        return "", ""
+    from services.inference.llm.client import ModelClient
+    from services.inference.llm.faults import ModelFault
+
+    model = settings.model or f"first model of {settings.host}"
+    try:
+        with ModelClient(settings) as client:
+            names = [served.name for served in client.models(CHECK_TIMEOUT_S)]
+    except ModelFault as fault:
+        return model, fault.reason
+    if settings.model:
+        return model, "" if model in names else f"The server lists {', '.join(names) or 'no model'}, not {model}."
+    return (names[0], "") if names else (model, f"The server at {settings.host} lists no model.")
+
+
+def installed_versions(*packages: str) -> dict[str, str]:
+    """Version of each package that is installed."""
     found = {}
     for package in packages:
         try:
