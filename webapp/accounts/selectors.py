@@ -3,8 +3,9 @@
 from typing import TypeVar
 
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
-from django.http import Http404
+from django.http import Http404, HttpRequest
 
 from webapp.accounts.models import WRITERS, Team, User
 
@@ -33,3 +34,10 @@ def get_visible(
 def can_write(user: User | AnonymousUser, team: Team) -> bool:
     """Whether the user may upload, run and cancel in the team."""
     return team.memberships.filter(user_id=user.pk or 0, role__in=WRITERS).exists()
+
+
+def signed_in(request: HttpRequest) -> User:
+    """The user of a page that strangers never reach. Raises PermissionDenied where one does."""
+    if not isinstance(request.user, User):
+        raise PermissionDenied
+    return request.user
