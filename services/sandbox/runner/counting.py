@@ -10,70 +10,13 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 # Calls that compute nothing: they only move, make or describe values.
 _MOVES = frozenset(
-    [
-        "_to_copy",
-        "_unsafe_index",
-        "alias_copy",
-        "arange",
-        "as_strided",
-        "bernoulli",
-        "bernoulli_",
-        "cat",
-        "clone",
-        "constant_pad_nd",
-        "copy",
-        "copy_",
-        "detach",
-        "embedding",
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "exponential_",
-        "eye",
-        "fill",
-        "fill_",
-        "flip",
-        "full",
-        "full_like",
-        "gather",
-        "index",
-        "index_put",
-        "index_put_",
-        "index_select",
-        "lift_fresh",
-        "masked_fill",
-        "masked_fill_",
-        "masked_select",
-        "new_empty",
-        "new_empty_strided",
-        "new_full",
-        "new_ones",
-        "new_zeros",
-        "nonzero",
-        "normal_",
-        "ones",
-        "ones_like",
-        "rand",
-        "randint",
-        "randn",
-        "random_",
-        "repeat",
-        "roll",
-        "scalar_tensor",
-        "scatter",
-        "scatter_",
-        "select_scatter",
-        "slice_scatter",
-        "stack",
-        "tril",
-        "triu",
-        "uniform_",
-        "where",
-        "zero_",
-        "zeros",
-        "zeros_like",
-    ]
+    """
+    _to_copy _unsafe_index alias_copy arange as_strided bernoulli bernoulli_ cat clone constant_pad_nd copy copy_ detach
+    embedding empty empty_like empty_permuted empty_strided exponential_ eye fill fill_ flip full full_like gather index
+    index_put index_put_ index_select lift_fresh masked_fill masked_fill_ masked_select new_empty new_empty_strided
+    new_full new_ones new_zeros nonzero normal_ ones ones_like rand randint randn random_ repeat roll scalar_tensor
+    scatter scatter_ select_scatter slice_scatter stack tril triu uniform_ where zero_ zeros zeros_like
+    """.split()  # noqa: SIM905
 )
 _ALLOCATIONS = frozenset(name for name in _MOVES if "empty" in name)
 # Their first argument is a table of which only the rows asked for are read.
@@ -85,9 +28,9 @@ _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 class AtenCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Lists each ATen call made inside the `with` block in `calls`.
 
-    A call is a dict: name ("aten.add.Tensor"), bytes_read, bytes_written, flops, matmul_flops (the part of flops that
-    is a matrix product or a convolution) and dtype (of its first floating tensor, else ""). A view costs nothing. FLOPs
-    of products by torch.utils.flop_counter (a multiply and an add count as two), others one for each element.
+    A call is a dict: name ("aten.add.Tensor"), bytes_read, bytes_written, flops, matmul (whether it is a matrix product
+    or a convolution) and dtype (of its first floating tensor, else ""). A view costs nothing. FLOPs of products by
+    torch.utils.flop_counter (a multiply and an add count as two), others one for each element.
     """
 
     def __init__(self) -> None:
@@ -120,7 +63,7 @@ def _describe(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> dict
         "bytes_read": bytes_read,
         "bytes_written": bytes_written,
         "flops": flops,
-        "matmul_flops": matmul_flops,
+        "matmul": matmul_flops > 0,
         "dtype": next((str(t.dtype).removeprefix("torch.") for t in (*inputs, *outputs) if t.is_floating_point()), ""),
     }
 
@@ -137,7 +80,7 @@ def _bytes_read(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tenso
 def _matmul_flops(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> int:
     packet = func.overloadpacket
     if packet.__name__ == _ATTENTION:
-        return int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))
+        return int(sdpa_flop_count(*(tensor.shape for tensor in args[:3])))  # type: ignore[no-untyped-call]
     if packet.__name__ == "mkldnn_rnn_layer":
         # Each of input's rows meets every element of both weights once.
         return 2 * int(args[0].shape[:-1].numel()) * int(args[1].numel() + args[2].numel())

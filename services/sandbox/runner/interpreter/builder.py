@@ -16,7 +16,7 @@ from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions
 from . import numeric
 from .descriptors import Descriptors
 from .errors import DeviceAssertion, Diverged, UnsupportedLanguage
-from .handle import Handle
+from .handle import Cost, Handle
 from .memory import Memory
 from .numeric import Array, convert, numpy_type
 
@@ -34,6 +34,8 @@ def _binary(operate: Callable[..., Array]) -> Callable[..., Handle]:
     def create(self: "Builder", lhs: Handle, rhs: Handle) -> Handle:
         result = operate(lhs.data, rhs.data)
         dtype = lhs.data.dtype
+        if dtype.kind == "f" or dtype == numeric.BFLOAT16:
+            self.count(result)
         return Handle(result if result.dtype == dtype else result.astype(dtype), lhs.dtype)
 
     return create
@@ -50,6 +52,7 @@ def _unary(operate: Callable[..., Array]) -> Callable[..., Handle]:
     def create(self: "Builder", argument: Handle) -> Handle:
         result = operate(argument.data)
         dtype = argument.data.dtype
+        self.count(result)
         return Handle(result if result.dtype == dtype else result.astype(dtype), argument.dtype)
 
     return create
@@ -84,7 +87,7 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
         self.program_ids: list[Array] = [np.zeros(1, np.int32)] * 3
         self.grid_dim = (1, 1, 1)
         self.largest_block = 1
-        self.dot_flops: dict[str, int] = {}
+        self.cost = Cost()
 
     # constants
     get_int1 = _constant(tl.int1)
@@ -259,7 +262,7 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
         product = np.matmul(prepare(lhs.data), prepare(rhs.data))
         batch = int(np.prod(lhs.data.shape[1:-2]))
         flops = 2 * rows * columns * depth * batch * self.memory.programs
-        self.dot_flops[label] = self.dot_flops.get(label, 0) + flops
+        self.cost.dots[label] = self.cost.dots.get(label, 0) + flops
         total = product + accumulator.data
         return Handle(total.astype(accumulator.data.dtype), accumulator.dtype)
 
@@ -344,6 +347,10 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
             "tl.inline_asm_elementwise cannot run in the interpreter; write it with tl operations"
         )
 
+    def count(self, data: Array) -> None:
+        """One floating-point operation for each element and program."""
+        self.cost.operations += data.size // data.shape[0] * self.memory.programs
+
     def _saw(self, elements: int) -> None:
         if elements > self.largest_block:
             self.largest_block = elements
@@ -390,12 +397,12 @@ def _multiplication(dtype: np.dtype[Any], precision: Any) -> tuple[str, Callable
             return "tf32", numeric.tf32
         if precision == getattr(ir.INPUT_PRECISION, "BF16x3", None):
             return "bf16x3", numeric.bfloat16_split
-        return {ir.INPUT_PRECISION.TF32x3: "tf32x3", ir.INPUT_PRECISION.IEEE: "fp32"}.get(precision, "bf16x6"), _same
+        return {ir.INPUT_PRECISION.TF32x3: "tf32x3", ir.INPUT_PRECISION.IEEE: "float32"}.get(precision, "bf16x6"), _same
     if dtype == np.float64:
-        return "fp64", _same
+        return "float64", _same
     if dtype.kind in "iu":
         return "int8", lambda data: data.astype(np.float64)
-    name = {numeric.BFLOAT16: "bf16", np.dtype(np.float16): "fp16"}.get(dtype, "fp8")
+    name = {numeric.BFLOAT16: "bfloat16", np.dtype(np.float16): "float16"}.get(dtype, "float8")
     return name, lambda data: convert(data, np.dtype(np.float32))
 
 

@@ -4,9 +4,22 @@ The interpreter runs a batch of programs at once. Axis 0 of every value is the p
 programs of the batch hold the same value, so what does not depend on the program id is computed once.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from .numeric import Array
+
+
+@dataclass
+class Cost:
+    """FLOPs of one launch: element-wise operations, one each, and tl.dot by the format in which it multiplies."""
+
+    operations: int = 0
+    dots: dict[str, int] = field(default_factory=dict)
+
+    def copy(self) -> "Cost":
+        """The same numbers, for taking back what a repeated batch adds."""
+        return Cost(self.operations, dict(self.dots))
 
 
 class Handle:

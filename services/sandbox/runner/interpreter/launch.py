@@ -14,7 +14,7 @@ from triton.runtime.jit import TensorWrapper, mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .errors import Diverged, IllegalAccess, UnsupportedLanguage
-from .handle import Handle
+from .handle import Cost, Handle
 from .language import BUILDER, SEMANTIC
 from .memory import Memory
 from .numeric import Array, numpy_type
@@ -134,7 +134,7 @@ class _Launch:
         self.memory.program_id = self._program_id
         self.splits = 0
         self.programs: Array = np.zeros(1, np.int64)
-        self.flops: dict[str, int] = {}
+        self.cost = Cost()
 
     def describe(self) -> dict[str, Any]:
         """Name, line, grid and compile-time constants."""
@@ -142,7 +142,7 @@ class _Launch:
             name: str(_unwrapped(self.bound[name])) for name in self.kernel.names if name in self.kernel.constants
         }
         return {
-            "name": self.kernel.name,
+            "kernel": self.kernel.name,
             "line": self.kernel.line,
             "file": self.kernel.filename,
             "grid": list(self.grid),
@@ -151,14 +151,16 @@ class _Launch:
             "bytes_written": None,
             "bytes_requested": None,
             "flops": None,
-            "dot_flops": {},
+            "dot_flops": None,
+            "dot_dtype": "",
             "arguments": [],
         }
 
     def measured(self) -> dict[str, Any]:
-        """What was counted: distinct bytes for each argument and in all, requested bytes, FLOPs of tl.dot."""
+        """What was counted: distinct bytes by argument and in all, requested bytes, element-wise and dot FLOPs."""
         if not self.memory.count:
             return {}
+        dots = self.cost.dots
         arguments = [
             {"name": span.name, "bytes_read": span.touched("read"), "bytes_written": span.touched("written")}
             for span in self.memory.spans
@@ -167,8 +169,9 @@ class _Launch:
             "bytes_read": sum(argument["bytes_read"] for argument in arguments),
             "bytes_written": sum(argument["bytes_written"] for argument in arguments),
             "bytes_requested": self.memory.requested_bytes,
-            "flops": sum(self.flops.values()),
-            "dot_flops": dict(self.flops),
+            "flops": self.cost.operations,
+            "dot_flops": sum(dots.values()),
+            "dot_dtype": max(dots, key=lambda name: dots[name], default=""),
             "arguments": arguments,
         }
 
@@ -178,7 +181,7 @@ class _Launch:
         _Launch.active = self
         BUILDER.memory = self.memory
         BUILDER.grid_dim = self.grid
-        BUILDER.dot_flops = self.flops
+        BUILDER.cost = self.cost
         BUILDER.largest_block = 1
         try:
             with np.errstate(all="ignore"):
@@ -197,7 +200,7 @@ class _Launch:
 
     def _run_batch(self, programs: Array) -> None:
         """Runs programs in lock-step; where their control flow differs, each group by itself, from the start."""
-        requested, flops = self.memory.requested_bytes, dict(self.flops)
+        requested, cost = self.memory.requested_bytes, self.cost.copy()
         try:
             self._attempt(programs)
             return
@@ -212,8 +215,7 @@ class _Launch:
             groups = []
         self.memory.undo()
         self.memory.requested_bytes = requested
-        self.flops.clear()
-        self.flops.update(flops)
+        self.cost = BUILDER.cost = cost
         self.splits += 1
         if self.splits > _MAX_SPLITS or not 1 < len(groups) <= max(2, len(programs) // 2):
             groups = [programs[i : i + 1] for i in range(len(programs))]

@@ -53,6 +53,8 @@ class Span:
         return 0 if marks is None else int(np.count_nonzero(marks)) * self.itemsize
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 Part = tuple[Span, Array, Array | None]
 """A span, each lane's index in it (in elements of the access), and which lanes are meant (None: all)."""
 
@@ -217,7 +219,7 @@ class Memory:
     def _locate_known(self, lanes: Array, active: Array, itemsize: int, access: str) -> list[Part]:
         """Real addresses, as a table of pointers holds them: any living tensor's memory is allowed."""
         if self._known is None:
-            tensors = [item for item in gc.get_objects() if isinstance(item, torch.Tensor) and _is_plain(item)]
+            tensors = [item for item in gc.get_objects() if type(item) in _PLAIN and _has_memory(item)]
             self._known = [Span("", tensor, tensor.data_ptr()) for tensor in tensors]
         parts: list[Part] = []
         left = active.copy()
@@ -296,8 +298,8 @@ def _consecutive(index: Array) -> Any:
     return index
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu" and tensor.numel() > 0
+def _has_memory(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.numel() > 0
 
 
 def _line_in(filename: str) -> int | None:
