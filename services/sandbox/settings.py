@@ -38,6 +38,8 @@ class SandboxSettings(BaseSettings):
     """Default deadline of one call into a runner."""
     first_uid: int = Field(64000, ge=1000)
     """Started as root, slot n runs as user first_uid + n."""
+    task_s: int = Field(900, gt=0)
+    """Longest evaluation or screening; half a minute later its process is killed."""
     family_budget_s: float = Field(60.0, gt=0)
     """How long one candidate's input families may take; the required ones run even past it."""
     reference_s: float = Field(30.0, gt=0)

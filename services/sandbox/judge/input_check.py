@@ -68,9 +68,9 @@ def _is_expanded(leaf: Leaf) -> bool:
 def _is_contiguous(leaf: Leaf) -> bool:
     step = 1
     for size, stride in zip(reversed(leaf.spec.shape), reversed(leaf.spec.stride), strict=True):
-        if size != 1 and stride != step:
+        if size > 1 and stride != step:
             return False
-        step *= size
+        step *= max(size, 1)
     return True
 
 

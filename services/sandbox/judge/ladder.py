@@ -14,6 +14,7 @@ from services.contracts import (
     EvaluateRequest,
     Evaluation,
     FamilyResult,
+    IsolationLevel,
     LintFinding,
     Stage,
     StageResult,
@@ -65,6 +66,22 @@ def evaluate(
     `only` asks one family under one seed, to see an earlier failure again.
     """
     return _Ladder(request, runners, progress, settings or SandboxSettings(), only).run()
+
+
+def failed_evaluation(request: EvaluateRequest, reason: str) -> Evaluation:
+    """An Evaluation for a worker that could not even begin; nothing ran, so nothing was shut in."""
+    return Evaluation(
+        candidate_id=request.candidate_id,
+        attempt=request.attempt,
+        verdict=Verdict.INFRASTRUCTURE,
+        summary=f"The sandbox itself failed, not the candidate: {reason}",
+        error=ErrorReport(kind="InfrastructureFault", message=reason),
+        backend=Backend.HOST,
+        target=request.target,
+        isolation=IsolationLevel.NONE,
+        versions=versions(),
+        evaluator_version=EVALUATOR_VERSION,
+    )
 
 
 @dataclass

@@ -18,6 +18,9 @@ from services.sandbox.judge.subject import Answer, Subject, draw_inputs, read_st
 from services.sandbox.replies import Loaded, Tree
 from services.sandbox.runners import Precision, Role, RunnerFault, RunnerKind, Runners
 
+FILL = 1.5
+"""What fresh memory holds while the reference runs: finite, so that what is never written does not look like NaN."""
+
 
 class Unanswerable(Exception):
     """The reference gives no usable answer under this family: why, in one sentence."""
@@ -72,7 +75,7 @@ class Reference:
     def answered(self, family: Family, seed: int, tree: Tree, values: list[Tensor], *, count: bool = False) -> Question:
         """The question that these inputs make."""
         try:
-            answer = self.subject.ask(tree, values, seed=seed, count=count, wall_s=self.wall_s)
+            answer = self.subject.ask(tree, values, seed=seed, count=count, fill_uninitialized=FILL, wall_s=self.wall_s)
         except RunnerFault as fault:
             if family is Family.AS_GIVEN or fault.verdict is not Verdict.RUNTIME_ERROR:
                 raise

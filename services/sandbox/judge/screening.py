@@ -10,6 +10,7 @@ from torch import Tensor
 from services.contracts import (
     AtenGraph,
     Finding,
+    IsolationLevel,
     OpFacts,
     ScreeningReport,
     ScreenRequest,
@@ -26,7 +27,9 @@ from services.sandbox.judge.gate import MutantGate
 from services.sandbox.judge.input_check import check_layout, check_values
 from services.sandbox.judge.op_faults import fault_finding, nan_finding
 from services.sandbox.judge.outcome import told
+from services.sandbox.judge.prediction import aten_launches
 from services.sandbox.judge.reference import (
+    FILL,
     Question,
     Reference,
     Unanswerable,
@@ -44,7 +47,7 @@ from services.sandbox.versions import versions
 
 ReportProgress = Callable[[Stage], None]
 
-_FILL, _OTHER_FILL = 1.5, -2.5
+_OTHER_FILL = -2.5
 _LAUNCH_BOUND_SHARE = 2 / 3
 
 
@@ -56,6 +59,19 @@ def screen(
 ) -> ScreeningReport:
     """Screen an op on the host backend. Never raises: our own failures give the status `infrastructure`."""
     return _Screening(request, runners, progress, settings or SandboxSettings()).run()
+
+
+def failed_screening(request: ScreenRequest, reason: str) -> ScreeningReport:
+    """A report of a worker that could not even begin; nothing ran, so nothing was shut in."""
+    return ScreeningReport(
+        op_id=request.op.op_id,
+        status=ScreenStatus.INFRASTRUCTURE,
+        findings=[finding("infrastructure", reason)],
+        target=request.target,
+        isolation=IsolationLevel.NONE,
+        versions=versions(),
+        evaluator_version=EVALUATOR_VERSION,
+    )
 
 
 class _Refused(Exception):
@@ -108,7 +124,7 @@ class _Screening:
             self._families(reference, question)
             self.progress(Stage.ESTIMATE)
             self.facts = op_facts(question, reference.loaded, spec)
-            self._launch_bound(spec.launch_us)
+            self._launch_bound(question, spec.launch_us)
             self._trace(reference, question)
             self._train_mode(reference, question)
 
@@ -151,7 +167,7 @@ class _Screening:
 
     def _repeats(self, reference: Reference, question: Question) -> None:
         """Two calls with everything equal, one with other fresh memory, one with another seed of torch's generator."""
-        first, again, other_fill = (self._ask(reference, question, fill=fill) for fill in (_FILL, _FILL, _OTHER_FILL))
+        first, again, other_fill = (self._ask(reference, question, fill=fill) for fill in (FILL, FILL, _OTHER_FILL))
         if not _same(first, again):
             if self._state_changed(reference):
                 self._add("stateful_forward", "A second call with the same input gives another output.")
@@ -159,7 +175,7 @@ class _Screening:
                 self._add("random_output", "Two calls with the same inputs and the same seed differ.")
         elif not _same(first, other_fill):
             self._add("unspecified_values", "It changes with what torch.empty happens to return.")
-        elif not _same(first, self._ask(reference, question, fill=_FILL, seed=secret_seed())):
+        elif not _same(first, self._ask(reference, question, fill=FILL, seed=secret_seed())):
             self._add("random_output", "Two calls with the same inputs and other seeds differ: no value can be tested.")
         self._stop_at_blockers()
 
@@ -184,13 +200,13 @@ class _Screening:
             self._add("output_ignores_input", "It is the same, bit for bit, for negated, shifted and scaled inputs.")
         self.findings += self.gate.findings()
 
-    def _launch_bound(self, launch_us: float) -> None:
+    def _launch_bound(self, question: Question, launch_us: float) -> None:
         if self.facts is None or not self.facts.eager_us:
             return
-        launches = sum(self.facts.aten_ops.values())
+        launches = len(aten_launches(question.answer.forward.aten or []))
         if launch_us * launches > _LAUNCH_BOUND_SHARE * self.facts.eager_us:
             eager = f"Predicted {self.facts.eager_us:.3g} µs in eager mode on {self.request.target}"
-            self._add("launch_bound", f"{eager}, most of it the cost of {launches} calls.")
+            self._add("launch_bound", f"{eager}, most of it the cost of {launches} launches.")
 
     def _trace(self, reference: Reference, question: Question) -> None:
         buffers = reference.subject.filled_buffers(question.tree, question.values)

@@ -1,0 +1,171 @@
+"""The Celery tasks of the sandbox queue: one request in, one verdict out. Every message gets an answer."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from celery import Task
+from celery.signals import worker_process_shutdown
+from pydantic import ValidationError
+
+from services.broker import (
+    EVALUATE_CANDIDATE,
+    RECORD_EVALUATION,
+    RECORD_PROGRESS,
+    RECORD_SCREENING,
+    SCREEN_OP,
+    app,
+)
+from services.contracts import (
+    EvaluateRequest,
+    Evaluation,
+    Progress,
+    ScreeningReport,
+    ScreenRequest,
+    ScreenStatus,
+    Stage,
+    Verdict,
+)
+from services.sandbox.judge.ladder import evaluate, failed_evaluation
+from services.sandbox.judge.screening import failed_screening, screen
+from services.sandbox.runners import InfrastructureFault, Runners
+from services.sandbox.settings import SandboxSettings
+
+log = logging.getLogger(__name__)
+
+PROGRESS_INTERVAL_S = 10.0
+_SETTINGS = SandboxSettings()
+_HARD_LIMIT_MARGIN_S = 30
+
+
+class _Workshop:
+    """The Runners of this process, started at the first task and renewed after a failure of ours."""
+
+    def __init__(self) -> None:
+        self._runners: Runners | None = None
+
+    def runners(self) -> Runners:
+        if self._runners is None:
+            self._runners = Runners(_SETTINGS)
+        return self._runners
+
+    def close(self) -> None:
+        if self._runners is not None:
+            self._runners.close()
+            self._runners = None
+
+
+_workshop = _Workshop()
+
+
+class SandboxTask(Task):  # type: ignore[type-arg]
+    """Answers also where the task itself could not: a hard time limit kills its process."""
+
+    def on_failure(
+        self, exc: Exception, task_id: str, args: tuple[Any, ...], kwargs: dict[str, Any], einfo: ExceptionInfo
+    ) -> None:
+        """Tells the web that this was ours. After a hard limit this runs in the worker's main process."""
+        log.error("task %s failed: %r", self.name, exc)
+        _answer_failure(self.name, args[0], f"the worker gave no answer: {type(exc).__name__}: {exc}")
+
+
+@app.task(
+    name=EVALUATE_CANDIDATE,
+    base=SandboxTask,
+    bind=True,
+    soft_time_limit=_SETTINGS.task_s,
+    time_limit=_SETTINGS.task_s + _HARD_LIMIT_MARGIN_S,
+)
+def evaluate_candidate(self: SandboxTask, message: dict[str, Any]) -> None:
+    """Judges one candidate."""
+    request = EvaluateRequest.model_validate(message)
+    worker = str(self.request.hostname or "")
+    with _progress(f"candidate:{request.candidate_id}", request.attempt, worker) as report:
+        try:
+            evaluation = evaluate(request, _workshop.runners(), report, _SETTINGS)
+        except InfrastructureFault as fault:
+            evaluation = failed_evaluation(request, str(fault))
+    if evaluation.verdict is Verdict.INFRASTRUCTURE:
+        log.error("candidate %s: %s", request.candidate_id, evaluation.summary)
+        _workshop.close()
+    _answer_evaluation(evaluation.model_copy(update={"worker": worker}))
+
+
+@app.task(
+    name=SCREEN_OP,
+    base=SandboxTask,
+    bind=True,
+    soft_time_limit=_SETTINGS.task_s,
+    time_limit=_SETTINGS.task_s + _HARD_LIMIT_MARGIN_S,
+)
+def screen_op(self: SandboxTask, message: dict[str, Any]) -> None:
+    """Screens one op."""
+    request = ScreenRequest.model_validate(message)
+    worker = str(self.request.hostname or "")
+    with _progress(f"op:{request.op.op_id}", 1, worker) as report:
+        try:
+            screening = screen(request, _workshop.runners(), report, _SETTINGS)
+        except InfrastructureFault as fault:
+            screening = failed_screening(request, str(fault))
+    if screening.status is ScreenStatus.INFRASTRUCTURE:
+        log.error("op %s: %s", request.op.op_id, screening.findings[-1].detail)
+        _workshop.close()
+    _answer_screening(screening.model_copy(update={"worker": worker}))
+
+
+@worker_process_shutdown.connect
+def close_runners(**_: Any) -> None:
+    """Leaves no process behind when the pool's process ends."""
+    _workshop.close()
+
+
+def _answer_evaluation(evaluation: Evaluation) -> None:
+    app.send_task(RECORD_EVALUATION, args=[evaluation.model_dump(mode="json")])
+
+
+def _answer_screening(report: ScreeningReport) -> None:
+    app.send_task(RECORD_SCREENING, args=[report.model_dump(mode="json")])
+
+
+def _answer_failure(task: str, message: dict[str, Any], reason: str) -> None:
+    """An infrastructure answer to a message, if the message can be read at all."""
+    try:
+        if task == EVALUATE_CANDIDATE:
+            _answer_evaluation(failed_evaluation(EvaluateRequest.model_validate(message), reason))
+        else:
+            _answer_screening(failed_screening(ScreenRequest.model_validate(message), reason))
+    except ValidationError:
+        log.exception("an unreadable request: the web and this worker are of different versions")
+
+
+@contextmanager
+def _progress(subject: str, attempt: int, worker: str) -> Iterator[Callable[[Stage], None]]:
+    """Sends Progress at each stage, and at least every 10 s while the block runs."""
+    done, stage = threading.Event(), list[Stage]()
+
+    def send() -> None:
+        progress = Progress(subject=subject, attempt=attempt, stage=stage[-1] if stage else None, worker=worker)
+        try:
+            app.send_task(RECORD_PROGRESS, args=[progress.model_dump(mode="json")])
+        except Exception:
+            log.exception("progress of %s could not be sent", subject)
+
+    def repeat() -> None:
+        while not done.wait(PROGRESS_INTERVAL_S):
+            send()
+
+    def report(reached: Stage) -> None:
+        stage.append(reached)
+        send()
+
+    thread = threading.Thread(target=repeat, name="progress", daemon=True)
+    thread.start()
+    send()
+    try:
+        yield report
+    finally:
+        done.set()
+        thread.join(timeout=PROGRESS_INTERVAL_S)
