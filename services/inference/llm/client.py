@@ -20,7 +20,7 @@ from openai.types.chat import ChatCompletion
 from pydantic import JsonValue
 
 from services.contracts import Usage
-from services.inference.llm.faults import ModelFault, fault_of, misfit
+from services.inference.llm.faults import ModelFault, error_text, fault_of, is_about_context_length, misfit
 from services.inference.settings import InferenceSettings
 
 log = logging.getLogger(__name__)
@@ -231,11 +231,14 @@ def _add(usage: Usage, completion: ChatCompletion) -> Usage:
 
 
 def _refused_parameter(error: Exception, sent: dict[str, Any]) -> str | None:
-    """The optional parameter that a 400 or 422 complains of, by its `param` field or quoted in its message."""
+    """The optional parameter that a 400 or 422 complains of, by its `param` field or named in its message."""
     if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 422):
         return None
+    if is_about_context_length(error):  # vLLM names max_tokens there
+        return None
+    said = error_text(error)
     for name in _OPTIONAL:
-        quoted = re.search(rf"""['"`]{name}['"`]""", error.message)
-        if name in sent and (error.param == name or (quoted and not error.param)):
+        named = re.search(rf"""['"`]{name}['"`]|^{name} must """, said)
+        if name in sent and (error.param == name or (named and not error.param)):
             return name
     return None

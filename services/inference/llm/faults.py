@@ -98,9 +98,20 @@ def _status_fault(error: openai.APIStatusError, settings: InferenceSettings) -> 
         )
     if status in (httpx2.codes.NOT_FOUND, httpx2.codes.METHOD_NOT_ALLOWED):
         return misfit(settings)
-    if _CONTEXT_LENGTH.search(error.message) or error.code == "context_length_exceeded":
+    if is_about_context_length(error):
         return _context_too_long(error, settings)
     return ModelFault(f"The server at {settings.host} refused the request (HTTP {status}): {_said(error, settings)}")
+
+
+def is_about_context_length(error: openai.APIStatusError) -> bool:
+    """Whether prompt and answer are too long for the model."""
+    return error.code == "context_length_exceeded" or bool(_CONTEXT_LENGTH.search(error.message))
+
+
+def error_text(error: Exception) -> str:
+    """What the server said, else what the SDK says."""
+    body = getattr(error, "body", None)
+    return str(body.get("message") or error) if isinstance(body, dict) else str(error)
 
 
 def _is_unknown_model(error: openai.APIStatusError) -> bool:
@@ -173,7 +184,6 @@ def _model(settings: InferenceSettings) -> str:
 
 def _said(error: Exception, settings: InferenceSettings) -> str:
     """What the server or the SDK said, in one line, without the key."""
-    body = getattr(error, "body", None)
-    text = str(body.get("message") or error) if isinstance(body, dict) else str(error)
+    text = error_text(error)
     key = settings.api_key.get_secret_value()
     return " ".join((text.replace(key, "***") if key else text).split())[:300]

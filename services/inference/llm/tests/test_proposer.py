@@ -84,8 +84,11 @@ def test_it_asks_again_where_n_is_ignored(server: ReplayServer) -> None:
     assert result.usage.completion_tokens == 30
 
 
-def test_it_asks_again_where_n_is_refused(server: ReplayServer) -> None:
-    server.replies = [error(400, "'n' : number must be at most 1", param=None), completion(GOOD)]
+@pytest.mark.parametrize(
+    "message", ["'n' : number must be at most 1", "n must be 1 when using greedy sampling, got 2."]
+)
+def test_it_asks_again_where_n_is_refused(server: ReplayServer, message: str) -> None:
+    server.replies = [error(400, message, param=None), completion(GOOD)]
     result = propose_llm(request(samples=2), settings(server))
     assert len(result.proposals) == 2
     assert "n" not in result.parameters
@@ -151,11 +154,17 @@ def test_it_fits_the_prompt_to_the_context_that_the_server_lists(server: ReplayS
     assert "left out" in str(result.parameters["prompt_cuts"])
 
 
-def test_it_makes_the_prompt_smaller_where_the_context_is_exceeded(server: ReplayServer) -> None:
-    message = (
+@pytest.mark.parametrize(
+    "message",
+    [
         "This model's maximum context length is 9000 tokens. However, you requested 20000 tokens (11808 in the "
-        "messages, 8192 in the completion). Please reduce the length of the messages or completion."
-    )
+        "messages, 8192 in the completion). Please reduce the length of the messages or completion.",
+        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 9000 "
+        "tokens and your request has 1522 input tokens (8192 > 9000 - 1522).",
+        "request (11808 tokens) exceeds the available context size (9000 tokens), try increasing it",
+    ],
+)
+def test_it_makes_the_prompt_smaller_where_the_context_is_exceeded(server: ReplayServer, message: str) -> None:
     server.replies = [error(400, message, type="BadRequestError"), completion(GOOD)]
     result = propose_llm(request(), settings(server))
     assert result.outcome is ProposeOutcome.PROPOSED
