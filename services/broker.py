@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 
 from celery import Celery
-from kombu import Queue
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 SCREEN_OP = "sandbox.screen"
@@ -61,8 +60,8 @@ def make_app(settings: BrokerSettings) -> Celery:
         task_serializer="json",
         accept_content=["json"],
         task_default_queue=RUNS_QUEUE,
+        # Not task_queues: without it each queue gets an exchange of its own name, so nothing is delivered twice.
         task_create_missing_queues=True,
-        task_queues=[Queue(RUNS_QUEUE), Queue(INFERENCE_QUEUE), Queue(HOST_QUEUE)],
         task_routes={
             "inference.*": {"queue": INFERENCE_QUEUE},
             "sandbox.*": {"queue": HOST_QUEUE},
