@@ -19,13 +19,16 @@ class InferenceSettings(BaseSettings):
     base_url: str = ""
     """An OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1; /v1 is added where no path is given."""
     api_key: SecretStr = SecretStr("")
+    """Sent as a bearer token; empty for servers that want none."""
     model: str = ""
     """Empty: the first model that the server lists."""
     ca_file: Path | None = None
     """PEM file of the authority that signed the server's certificate, where it is a private one."""
 
     temperature: float = Field(1.0, ge=0, le=2)
+    """Spread of the samples; 0 makes samples of one turn alike."""
     top_p: float = Field(0.95, gt=0, le=1)
+    """Share of the likeliest tokens that are sampled from."""
     max_tokens: int = Field(8192, ge=64)
     """Longest answer, in tokens."""
     context_tokens: int = Field(32768, ge=2048)
