@@ -104,10 +104,13 @@ def test_it_installs_and_the_second_call_starts_at_once(checkout: Checkout) -> N
     assert "Installing 1 packages" in first.stdout
     assert checkout.has_package()
 
-    started = time.perf_counter()
-    second = checkout.make("all", PIP_FIND_LINKS="/nowhere")
-    assert time.perf_counter() - started < 1
-    assert (second.returncode, second.stdout) == (0, "")
+    seconds = []
+    for _ in range(3):  # the best of them: other tests run beside this one
+        started = time.perf_counter()
+        again = checkout.make("all", PIP_FIND_LINKS="/nowhere")
+        seconds.append(time.perf_counter() - started)
+        assert (again.returncode, again.stdout) == (0, "")
+    assert min(seconds) < 1
 
 
 def test_a_changed_lock_is_installed(checkout: Checkout) -> None:
