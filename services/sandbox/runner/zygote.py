@@ -49,9 +49,11 @@ def main() -> None:
     wakeup = _wake_on_exit()
     try:
         _preload(config)
+        _clean(config["scratch"])
     except BaseException:
         wire.send(control, {"failed": traceback.format_exc()[-4000:]})
         raise
+    _clean_scratch(config["scratch"])  # what the imports left: children, another user, could not remove it
     gc.collect()
     gc.freeze()
     zygote = Zygote(control, config, wakeup, baseline_bytes=_anonymous_bytes(os.getpid()))
@@ -143,7 +145,9 @@ def _become_child(zygote: Zygote, request: dict[str, Any], fds: list[int]) -> No
         _close_all_but({0, 1, 2, channel, faults})
         os.setsid()
         _confine(zygote.config)
-        _clean_scratch(zygote.config["scratch"])
+        _clean(zygote.config["scratch"])
+        tempfile.tempdir = zygote.config["scratch"][0]
+        os.chdir(tempfile.tempdir)
         from .child import serve
 
         serve(socket.socket(fileno=channel), faults, {**zygote.config, **request})
@@ -166,8 +170,8 @@ def _confine(config: dict[str, Any]) -> None:
     confine.seccomp()
 
 
-def _clean_scratch(scratch: list[str]) -> None:
-    """Remove what the child before left: it ran as the same user, and nothing of it lives any more."""
+def _clean(scratch: list[str]) -> None:
+    """Remove what the imports or the child before left: it ran as the same user, and nothing of it lives any more."""
     for folder in scratch:
         for root, folders, _ in os.walk(folder):
             for name in folders:
@@ -176,8 +180,6 @@ def _clean_scratch(scratch: list[str]) -> None:
             _remove(Path(entry.path))
         if any(os.scandir(folder)):
             raise OSError(f"{folder} could not be emptied")
-    tempfile.tempdir = scratch[0]
-    os.chdir(scratch[0])
 
 
 def _make_writable(folder: Path) -> None:
