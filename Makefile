@@ -36,9 +36,10 @@ test-gpu: dev ## the tests that need an NVIDIA GPU
 lint: dev ## ruff, mypy, import borders, templates, migrations, settings
 	@$(VENV_PYTHON) scripts/lint.py
 
-format: dev ## let ruff mend and format the code
-	@$(VENV_PYTHON) -m ruff check --fix $(PYTHON_PATHS)
+format: dev ## let ruff and djade mend and format the code and the templates
 	@$(VENV_PYTHON) -m ruff format $(PYTHON_PATHS)
+	@find webapp -path '*/templates/*' -name '*.html' | xargs .venv/bin/djade --target-version 5.2 || [ $$? = 123 ]
+	@$(VENV_PYTHON) -m ruff check --fix $(PYTHON_PATHS)
 
 docs: dev ## bring the table of settings in docs/operations.md up to date
 	@$(VENV_PYTHON) scripts/settings_table.py
