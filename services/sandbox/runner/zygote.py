@@ -53,7 +53,6 @@ def main() -> None:
     except BaseException:
         wire.send(control, {"failed": traceback.format_exc()[-4000:]})
         raise
-    _clean_scratch(config["scratch"])  # what the imports left: children, another user, could not remove it
     gc.collect()
     gc.freeze()
     zygote = Zygote(control, config, wakeup, baseline_bytes=_anonymous_bytes(os.getpid()))
