@@ -43,7 +43,7 @@ def install() -> None:
     from . import language, launch, libdevice
 
     language.prepare()
-    libdevice.prepare()
+    libdevice.prepare(language.bound)
     interpreter.InterpretedFunction.run = launch.run
     interpreter.InterpretedFunction.__call__ = launch.call_device
     Autotuner.run = launch.autotuned_run

@@ -13,7 +13,7 @@ from triton._C.libtriton import interpreter as native
 from triton._C.libtriton import ir
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions
 
-from . import numeric
+from . import libdevice, numeric
 from .descriptors import Descriptors
 from .errors import DeviceAssertion, Diverged, UnsupportedLanguage
 from .handle import Cost, Handle
@@ -341,6 +341,13 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
         """Programs run in lock-step: nothing to wait for."""
 
     create_grid_dependency_wait = create_grid_dependency_launch_dependents = create_barrier
+
+    def create_extern_elementwise(
+        self, _: str, __: str, symbol: str, arguments: Sequence[Handle], target: Any, ___: bool
+    ) -> Handle:
+        result = libdevice.compute(symbol, [argument.data for argument in arguments], numpy_type(target))
+        self.count(result)
+        return Handle(result, target.scalar)
 
     def create_inline_asm(self, *_: Any) -> Handle:
         raise UnsupportedLanguage(

@@ -44,10 +44,11 @@ def prepare() -> None:
 def _bind_builtins(owner: Any) -> None:
     for name, member in inspect.getmembers(owner):
         if tl.core.is_builtin(member) and not getattr(member, "bound_by_interpreter", False):
-            setattr(owner, name, _bound(member))
+            setattr(owner, name, bound(member))
 
 
-def _bound(member: Callable[..., Any]) -> Callable[..., Any]:
+def bound(member: Callable[..., Any]) -> Callable[..., Any]:
+    """A builtin that needs no semantic layer from its caller."""
     inner = inspect.unwrap(member)
 
     def call(*args: Any, **kwargs: Any) -> Any:
