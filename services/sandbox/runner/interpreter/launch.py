@@ -62,15 +62,16 @@ def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -
         hook(*args, **kwargs)
     shape = _grid_shape(grid, bound)
     entry = _recordings[-1] if _recordings else Recording()
-    launch = _Launch(kernel, shape, bound, entry.count)
-    record = launch.describe()
-    entry.launches.append(record)
-    if entry.disabled or 0 in shape:
-        return
-    try:
-        launch.run()
-    finally:
-        record.update(launch.measured())
+    with torch._C.DisableTorchFunction():  # a tensor's `device` is its own here, not what cuda_on_host says
+        launch = _Launch(kernel, shape, bound, entry.count)
+        record = launch.describe()
+        entry.launches.append(record)
+        if entry.disabled or 0 in shape:
+            return
+        try:
+            launch.run()
+        finally:
+            record.update(launch.measured())
 
 
 def call_device(self: Any, *args: Any, **kwargs: Any) -> Any:
