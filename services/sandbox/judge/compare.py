@@ -78,12 +78,15 @@ def compare_leaf(
 
 
 def relative_errors(values: Tensor, golden: Tensor, finite: Tensor) -> Tensor:
-    """|y - golden| / (|golden| + rms(golden)) in float64, 0 where not `finite` (those are compared by position)."""
+    """|y - golden| / (|golden| + rms(golden)) in float64, 0 where not `finite` (those are compared by position).
+
+    Where the golden is zero throughout, any other value has an infinite error.
+    """
     known = golden[finite]
     rms = known.square().mean().sqrt() if known.numel() else golden.new_tensor(0.0)
-    scale = golden.abs() + rms + torch.finfo(torch.float64).tiny
-    errors = (values.double() - golden).abs() / scale
-    return torch.where(finite, errors, torch.zeros((), dtype=torch.float64))
+    difference = (values.double() - golden).abs()
+    errors = torch.where(difference > 0, difference / (golden.abs() + rms), 0.0)
+    return torch.where(finite, errors, 0.0)
 
 
 def repeat_difference(first: Tensor, second: Tensor) -> float:
