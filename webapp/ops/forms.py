@@ -20,6 +20,11 @@ POLICIES = {
     ),
     TolerancePolicy.RELAXED: ("Relaxed", "Lower precision inside is allowed: tf32 or bf16 products in a float32 op."),
 }
+STRATEGIES = {
+    Strategy.SEED_THEN_MODEL: "Compiler seed, then model",
+    Strategy.SEED: "Compiler seed only",
+    Strategy.MODEL: "Model only",
+}
 TARGET_CHOICES = [(spec.name, f"{spec.title} ({spec.architecture})") for spec in TARGETS.values()]
 
 
@@ -114,7 +119,7 @@ class OpForm(forms.Form):
 class RunForm(forms.Form):
     """What a run may spend, and for which GPU."""
 
-    strategy = forms.ChoiceField(choices=Strategy.choices, widget=forms.Select(attrs={"class": "form-select"}))
+    strategy = forms.ChoiceField(choices=[*STRATEGIES.items()], widget=forms.Select(attrs={"class": "form-select"}))
     max_turns = forms.IntegerField(
         min_value=1,
         max_value=MAX_TURNS,

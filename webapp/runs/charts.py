@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from webapp.runs.templatetags.figures import times
-from webapp.runs.timeline import TurnRow
+from webapp.runs.timeline import CandidateRow, TurnRow
 
-TOP, PLOT, FLOOR_GAP = 26, 150, 30
-"""Pixels: above the plot, its height, from its bottom to the row of failures."""
+TOP, PLOT, FLOOR_GAP, LABEL_GAP = 26, 140, 28, 26
+"""Pixels: above the plot, its height, from its bottom to the row of failures, from there to the turns' names."""
 LEFT, RIGHT = 7.0, 97.0
 """Percent: where the plot starts and ends."""
-HEIGHT = TOP + PLOT + FLOOR_GAP + 34
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,8 @@ class Segment:
 class SpeedupChart:
     """Everything that the template draws."""
 
-    height: int
+    height: float
+    failures: bool
     left: str
     right: str
     floor_y: float
@@ -67,7 +67,7 @@ class _Scale:
 
     def __init__(self, values: Sequence[float]) -> None:
         low, high = min([1.0, *values]), max([1.0, *values])
-        self.low = 2 ** math.floor(math.log2(low) - 0.1)
+        self.low = 2 ** math.floor(math.log2(low) - 0.1) if low < 1 else 0.8
         self.high = 2 ** math.ceil(math.log2(high) + 0.15)
 
     def y(self, value: float) -> float:
@@ -75,7 +75,7 @@ class _Scale:
         return round(TOP + PLOT * (1 - share), 1)
 
     def ticks(self) -> list[Tick]:
-        first, last = round(math.log2(self.low)), round(math.log2(self.high))
+        first, last = math.ceil(math.log2(self.low)), round(math.log2(self.high))
         stride = max(1, math.ceil((last - first) / 6))
         powers = [power for power in range(first, last + 1) if power % stride == 0]
         return [Tick(self.y(2.0**power), times(2.0**power)) for power in powers if power != 0]
@@ -86,55 +86,68 @@ def _percent(value: float) -> str:
 
 
 def speedup_chart(turns: Sequence[TurnRow]) -> SpeedupChart | None:
-    """The chart of all judged candidates in their order; None until there is one."""
-    flat = [(turn, row) for turn in turns for row in turn.rows if row.outcome in {"passed", "failed", "errored"}]
+    """The chart of all judged candidates in their order; None until there is one.
+
+    A candidate that passed without an estimate has no place on it.
+    """
+    flat = [(turn, row) for turn in turns for row in turn.rows if row.speedup or row.outcome in {"failed", "errored"}]
     if not flat:
         return None
-    scale = _Scale([row.speedup for _, row in flat if row.speedup])
-    floor_y = TOP + PLOT + FLOOR_GAP
+    values = [row.speedup for _, row in flat]
+    scale = _Scale([value for value in values if value])
+    failures = None in values
+    floor_y = TOP + PLOT + (FLOOR_GAP if failures else 0)
     step = (RIGHT - LEFT) / len(flat)
-    dots, best, labels = [], [], []
-    high: float | None = None
-    seen: set[int] = set()
-    crowded = len(flat) > 12
-    for place, (turn, row) in enumerate(flat):
-        x = LEFT + step * (place + 0.5)
-        value = row.speedup
-        improves = value is not None and (high is None or value > high)
-        if value is not None and improves:
-            if high is not None:
-                best.append(Segment(_percent(x), scale.y(high), _percent(x), scale.y(value)))
-            high = value
-        if high is not None:
-            end = x + step if place + 1 < len(flat) else RIGHT
-            best.append(Segment(_percent(x), scale.y(high), _percent(end), scale.y(high)))
-        measured = bool(row.evaluation and row.evaluation.measured_speedup is not None)
-        kind = ("measured" if measured else "predicted") if value is not None else row.outcome
-        words = row.evaluation.get_verdict_display() if row.evaluation else row.candidate.get_state_display()
-        title = f"Turn {turn.turn.index}: {words}" + (f", {times(value)} {kind} against eager" if value else "")
-        dots.append(
-            Dot(
-                x=_percent(x),
-                y=scale.y(value) if value is not None else floor_y,
-                kind=kind if kind != "passed" else "predicted",
-                label=times(value) if value is not None and (improves or not crowded) else "",
-                title=title,
-                candidate_id=row.candidate.pk,
-            )
-        )
-        if turn.turn.index not in seen and (not crowded or turn.turn.index % 4 == 0):
-            labels.append((_percent(x), f"turn {turn.turn.index}"))
-        seen.add(turn.turn.index)
+    places = [LEFT + step * (index + 0.5) for index in range(len(flat))]
+    dots = [_dot(turn, row, x, scale, floor_y) for (turn, row), x in zip(flat, places, strict=True)]
     return SpeedupChart(
-        height=HEIGHT,
+        height=floor_y + LABEL_GAP + 8,
+        failures=failures,
         left=_percent(LEFT),
         right=_percent(RIGHT),
         floor_y=floor_y,
-        label_y=floor_y + 28,
+        label_y=floor_y + LABEL_GAP,
         eager_y=scale.y(1.0),
         ticks=scale.ticks(),
         dots=dots,
-        best=best,
-        turns=labels,
+        best=_best_line(values, places, scale),
+        turns=_turn_labels([turn.turn.index for turn, _ in flat], places),
         description="; ".join(dot.title for dot in dots),
     )
+
+
+def _dot(turn: TurnRow, row: CandidateRow, x: float, scale: _Scale, floor_y: float) -> Dot:
+    measured = row.evaluation is not None and row.evaluation.measured_speedup is not None
+    kind = ("measured" if measured else "predicted") if row.speedup else row.outcome
+    words = row.evaluation.get_verdict_display() if row.evaluation else row.candidate.get_state_display()
+    figure = f", {times(row.speedup)} {kind} against eager" if row.speedup else ""
+    return Dot(
+        x=_percent(x),
+        y=scale.y(row.speedup) if row.speedup else floor_y,
+        kind=kind,
+        label=times(row.speedup) if row.speedup else "",
+        title=f"Turn {turn.turn.index}: {words}{figure}",
+        candidate_id=row.candidate.pk,
+    )
+
+
+def _best_line(values: Sequence[float | None], places: Sequence[float], scale: _Scale) -> list[Segment]:
+    """The step line of the best speedup so far, as horizontal and vertical pieces."""
+    line: list[Segment] = []
+    best: float | None = None
+    for index, (value, x) in enumerate(zip(values, places, strict=True)):
+        if value and (best is None or value > best):
+            if best is not None:
+                line.append(Segment(_percent(x), scale.y(best), _percent(x), scale.y(value)))
+            best = value
+        if best is not None:
+            end = places[index + 1] if index + 1 < len(places) else RIGHT
+            line.append(Segment(_percent(x), scale.y(best), _percent(end), scale.y(best)))
+    return line
+
+
+def _turn_labels(indices: Sequence[int], places: Sequence[float]) -> list[tuple[str, str]]:
+    """One label a turn at its first candidate; at most eight of them."""
+    firsts = dict(zip(reversed(indices), reversed(places), strict=True))
+    stride = max(1, math.ceil(len(firsts) / 8))
+    return [(_percent(firsts[index]), f"turn {index}") for index in sorted(firsts)[::stride]]

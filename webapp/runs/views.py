@@ -16,6 +16,7 @@ from webapp.downloads import file_stem, python_file
 from webapp.fleet.selectors import living_workers, queue_for_target
 from webapp.library.models import Kernel
 from webapp.live import live_region
+from webapp.ops.forms import STRATEGIES
 from webapp.paging import page_of, search_term
 from webapp.runs import services
 from webapp.runs.charts import speedup_chart
@@ -68,7 +69,7 @@ def _run_context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "best": best,
         "winner": _winner(run) if run.state == RunState.PASSED else None,
         "took": duration_seconds(run),
-        "strategy": Strategy(run.strategy).label,
+        "strategy": STRATEGIES[Strategy(run.strategy)],
         "writes": can_write(request.user, run.op.team),
         "no_worker": run.is_active and not living_workers().filter(queue=queue).exists(),
     }

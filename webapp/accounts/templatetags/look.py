@@ -58,7 +58,7 @@ def verdict(value: str) -> SafeString:
 @register.inclusion_tag("includes/speedup.html")
 def speedup(evaluation: Any, *, baseline: bool = True) -> dict[str, Any]:
     """An Evaluation's speedup against eager, measured or predicted, never one looking like the other."""
-    if evaluation is None or evaluation.speedup is None:
+    if not evaluation or evaluation.speedup is None:
         return {"value": None}
     return {
         "value": evaluation.speedup,

@@ -23,11 +23,14 @@ function elapsed(seconds) {
   const minutes = Math.floor(seconds / 60);
   return minutes < 60 ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
-setInterval(() => {
+function tick() {
   for (const clock of document.querySelectorAll("time[data-since]")) {
     clock.textContent = elapsed(Math.max(0, (Date.now() - Date.parse(clock.dataset.since)) / 1000));
   }
-}, 1000);
+}
+tick();
+setInterval(tick, 1000);
+document.addEventListener("htmx:after:swap", tick);
 
 // Menus made of <details>: a click elsewhere or Escape closes them.
 function closeMenus(except) {
