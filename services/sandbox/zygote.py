@@ -22,6 +22,7 @@ from services.sandbox.settings import SandboxSettings
 _BOOT = "import sys; sys.path.insert(0, {!r}); from runner.zygote import main; main()"
 _KILL_S = 2.0
 _DUMP_S = 0.5
+_HANG_UP_S = 0.5
 _CONTROL_BYTES = 1 << 20
 _CHUNK = 1 << 16
 
@@ -32,7 +33,7 @@ class ZygoteError(RuntimeError):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended. `reason` is "exited", "killed" (by us), "memory" or "lost" (with its zygote)."""
+    """How a child ended. `reason` is "exited", "killed" (by us), "memory", "processes" or "lost" (with its zygote)."""
 
     reason: str
     code: int
@@ -210,6 +211,7 @@ class Zygote:
             "interpret": self._interpret,
             "scratch": scratch,
             "uid": self._uid(),
+            "tree_processes": settings.processes,
             "landlock": self._landlock(scratch),
             "limits": {
                 "memory_bytes": settings.memory_bytes,
@@ -287,13 +289,9 @@ class Child:
     def end(self) -> Ended:
         """Kill everything of it and say how it ended."""
         if self._ended is None:
-            with contextlib.suppress(OSError):
-                wire.send(self._zygote.control, {"kill": True})
-            deadline = time.monotonic() + _KILL_S
-            while self._ended is None and self._wait(deadline):
-                pass
-        if self._ended is None:
-            self._lose()
+            self._ask({"kill": True})
+            if not self._told_of_end(_KILL_S):
+                self._lose()
         self._drain()
         self._open.close()
         self._zygote.child = None
@@ -301,8 +299,7 @@ class Child:
 
     def _pass_deadline(self) -> None:
         """Ask where it is, then kill it."""
-        with contextlib.suppress(OSError):
-            wire.send(self._zygote.control, {"dump": True})
+        self._ask({"dump": True})
         deadline = time.monotonic() + _DUMP_S
         while not self._faults and self._ended is None and self._wait(deadline):
             pass
@@ -315,11 +312,13 @@ class Child:
 
     def _wait(self, deadline: float) -> bool:
         """Take what comes next from anywhere; False once the deadline has passed."""
+        return self._wait_on([self.channel, self._zygote.control, *self._pipes], deadline)
+
+    def _wait_on(self, sources: list[socket.socket | int], deadline: float) -> bool:
         left = deadline - time.monotonic()
         if left <= 0:
             return False
         with selectors.DefaultSelector() as selector:
-            sources: list[socket.socket | int] = [self.channel, self._zygote.control, *self._pipes]
             for source in sources:
                 selector.register(source, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(left)]
@@ -341,19 +340,21 @@ class Child:
         if data:
             self._answers.extend(self._decoder.feed(data))
             return
-        # hung up: it has ended, or user code closed the socket and goes on
-        deadline = time.monotonic() + _KILL_S
-        while self._ended is None and time.monotonic() < deadline:
-            self._take_control_until(deadline)
+        # hung up: it is ending, or user code closed the socket and goes on
+        if not self._told_of_end(_HANG_UP_S):
+            self._ask({"kill": True})
+            if not self._told_of_end(_KILL_S):
+                self._lose()
 
-    def _take_control_until(self, deadline: float) -> None:
-        with contextlib.suppress(OSError):
-            wire.send(self._zygote.control, {"kill": True})
-        message = self._zygote.read(deadline)
-        if message is None:
-            self._lose()
-        elif "ended" in message:
-            self._ended = Ended(message["ended"], message["code"], message["oom_kills"])
+    def _told_of_end(self, within_s: float) -> bool:
+        deadline = time.monotonic() + within_s
+        while self._ended is None and self._wait_on([self._zygote.control, *self._pipes], deadline):
+            pass
+        return self._ended is not None
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # where the zygote is gone, what waits for its answer says so
+            wire.send(self._zygote.control, request)
 
     def _take_control(self) -> None:
         self._zygote.control.setblocking(False)

@@ -162,6 +162,8 @@ def _confine(config: dict[str, Any]) -> None:
     if config["uid"] is not None:
         confine.become(config["uid"])
         confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        confine.drop_capabilities()
     confine.prctl(confine.PR_SET_NO_NEW_PRIVS, 1)
     confine.limit(confine.Limits(**config["limits"]))
     if config["landlock"] is not None:
@@ -203,11 +205,15 @@ def _close_all_but(keep: set[int]) -> None:
 
 
 def _watch(zygote: Zygote) -> None:
-    """End the child's whole tree once it is dead, or uses more memory than one process may."""
+    """End the child's whole tree once it is dead, too numerous, or as large as one process may be."""
     pid, status = os.waitpid(zygote.child, os.WNOHANG)
     if pid:
         _end(zygote, "exited", status)
-    elif _tree_bytes(zygote) > zygote.config["limits"]["memory_bytes"]:
+        return
+    tree = _descendants()
+    if len(tree) > zygote.config["tree_processes"]:
+        _end(zygote, "processes")
+    elif _extra_bytes(tree, zygote.baseline_bytes) > zygote.config["limits"]["memory_bytes"]:
         _end(zygote, "memory")
 
 
@@ -263,15 +269,15 @@ def _processes() -> list[tuple[int, int]]:
     return found
 
 
-def _tree_bytes(zygote: Zygote) -> int:
-    """Anonymous memory of all descendants beyond what each shares with the zygote."""
-    parents = dict(_processes())
-    mine = os.getpid()
-    return sum(
-        max(0, _anonymous_bytes(pid) - zygote.baseline_bytes)
-        for pid in parents
-        if pid != mine and (mine == 1 or _descends(pid, mine, parents))
-    )
+def _descendants() -> list[int]:
+    """Every process below this one."""
+    parents, mine = dict(_processes()), os.getpid()
+    return [pid for pid in parents if _descends(pid, mine, parents)]
+
+
+def _extra_bytes(tree: list[int], shared_bytes: int) -> int:
+    """Anonymous memory of these processes beyond what each shares with the zygote."""
+    return sum(max(0, _anonymous_bytes(pid) - shared_bytes) for pid in tree)
 
 
 def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
