@@ -44,6 +44,8 @@ class CudaOnHost(TorchFunctionMode):
         answer = _ANSWERS.get(func)
         if answer is not None:
             return answer(*args)
+        if func is torch.device:
+            return func(*args, **(kwargs or {}))
         kwargs = {name: _on_host(value) for name, value in (kwargs or {}).items()}
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False

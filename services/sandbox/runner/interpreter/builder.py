@@ -20,14 +20,13 @@ from .handle import Cost, Handle
 from .memory import Memory
 from .numeric import Array, convert, numpy_type
 
-
-class Options(InterpreterOptions):  # type: ignore[misc]
-    """What the NVIDIA backend allows; overflow of int32 wraps as on the GPU, and the bounds check sees where it led."""
-
-    sanitize_overflow = False
-    debug = True
-    default_dot_input_precision = "tf32"
-    allowed_dot_input_precisions = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+# What the NVIDIA backend allows. Overflow of int32 wraps as on the GPU; the bounds check sees where that led.
+_OPTIONS = InterpreterOptions(
+    debug=True,
+    sanitize_overflow=False,
+    default_dot_input_precision="tf32",
+    allowed_dot_input_precisions=("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"),
+)
 
 
 def _binary(operate: Callable[..., Array]) -> Callable[..., Handle]:
@@ -82,7 +81,7 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.options = Options()
+        self.options = _OPTIONS
         self.codegen_fns["convert_custom_types"] = _no_custom_types
         self.program_ids: list[Array] = [np.zeros(1, np.int32)] * 3
         self.grid_dim = (1, 1, 1)

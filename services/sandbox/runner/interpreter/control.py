@@ -39,7 +39,7 @@ def either(first: Any, rest: Callable[[], Any]) -> Any:
 
 def negate(value: Any) -> Any:
     """`not value`."""
-    return value.logical_not() if isinstance(value, tl.tensor) else not decide(value)
+    return value.__not__() if isinstance(value, tl.tensor) else not decide(value)
 
 
 def smallest(*values: Any, **options: Any) -> Any:

@@ -5,6 +5,7 @@ others, as its compiler does. Names are those of NVIDIA's libdevice user's guide
 """
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +31,9 @@ def prepare(bind: Callable[[Function], Function]) -> None:
             function = _explained(name, bind(member))
             setattr(cuda, name, function)
             setattr(dispatching, name, function)
+    for name, member in list(vars(dispatching).items()):
+        if inspect.isfunction(member) and member.__module__ == dispatching.__name__:
+            setattr(dispatching, name, _missing(name))
 
 
 def compute(symbol: str, arguments: Sequence[Array], dtype: np.dtype[Any]) -> Array:
@@ -44,6 +48,13 @@ def _explained(name: str, function: Function) -> Function:
             return function(*args, **kwargs)
         except KeyError as error:
             raise TypeError(f"libdevice.{name} has no version for arguments of type {error.args[0]}") from None
+
+    return call
+
+
+def _missing(name: str) -> Function:
+    def call(*_: Any, **__: Any) -> Any:
+        raise UnsupportedLanguage(f"libdevice.{name} does not exist for NVIDIA GPUs")
 
     return call
 

@@ -63,9 +63,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.Compare:
         if len(node.ops) > 1:
-            raise UnsupportedLanguage(
-                f"line {node.lineno}: a Triton kernel cannot chain comparisons: write a < b and b < c"
-            )
+            raise UnsupportedLanguage(f"line {node.lineno}: Triton has no chained comparisons: write a < b and b < c")
         self.generic_visit(node)
         return node
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import triton
+from triton.compiler import compiler
 from triton.errors import TritonError
 from triton.runtime import driver as drivers
 from triton.runtime.autotuner import Autotuner, Config
@@ -64,6 +65,7 @@ class _Session:
         before = drivers._active
         saved = {name: Autotuner.__dict__[name] for name in ("_bench", "do_bench", "prune_configs")}
         drivers.set_active(self._driver)
+        compiler.max_shared_mem.cache_clear()  # remembers the device of an earlier target
         triton.knobs.compilation.listener = self._listen
         Autotuner.do_bench = property(lambda tuner: self._driver.get_benchmarker())
         Autotuner._bench = self._bench(saved["_bench"])
@@ -75,6 +77,7 @@ class _Session:
                 setattr(Autotuner, name, value)
             triton.knobs.compilation.listener = None
             drivers._active = before
+            compiler.max_shared_mem.cache_clear()
 
     def reports(self) -> list[dict[str, Any]]:
         """One for each compiled kernel that was launched."""
