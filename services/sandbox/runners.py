@@ -18,7 +18,7 @@ from services.contracts.base import Message
 from services.sandbox import endings
 from services.sandbox.endings import Fatal, InfrastructureFault, RunnerFault
 from services.sandbox.fence import Buffer, Fence, HostFence
-from services.sandbox.isolation import RUNNER_FOLDER, Isolation, IsolationRefused, probe
+from services.sandbox.isolation import Isolation, IsolationRefused, probe
 from services.sandbox.replies import Forward, KernelCompile, Leaf, Loaded, Tree
 from services.sandbox.runner import wire
 from services.sandbox.settings import SandboxSettings
@@ -47,7 +47,6 @@ class Precision(StrEnum):
 
 
 _FILE_NAMES = {Role.REFERENCE: "op.py", Role.CANDIDATE: "candidate.py"}
-_PRELOAD = {RunnerKind.INTERPRET: [".counting", ".graph_export"], RunnerKind.COMPILE: []}
 _FORK_S = 20.0
 _Reply = TypeVar("_Reply", bound=Message)
 
@@ -131,12 +130,7 @@ class Runners:
         if (kind, role) not in self._zygotes:
             interpret = kind is RunnerKind.INTERPRET
             with _ours():
-                zygote = Zygote(
-                    self.isolation,
-                    self._settings,
-                    [name for name in _PRELOAD[kind] if (RUNNER_FOLDER / f"{name[1:]}.py").exists()],
-                    interpret=interpret,
-                )
+                zygote = Zygote(self.isolation, self._settings, interpret=interpret)
             self._zygotes[kind, role] = zygote
         return self._zygotes[kind, role]
 

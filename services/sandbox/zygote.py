@@ -79,12 +79,9 @@ class Slot:
 class Zygote:
     """One zygote process. `start` returns at once; `wait_ready` waits for its imports."""
 
-    def __init__(
-        self, isolation: Isolation, settings: SandboxSettings, preload: Sequence[str], *, interpret: bool
-    ) -> None:
+    def __init__(self, isolation: Isolation, settings: SandboxSettings, *, interpret: bool) -> None:
         self._isolation = isolation
         self._settings = settings
-        self._preload = list(preload)
         self._interpret = interpret
         self._slot = Slot()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -207,7 +204,6 @@ class Zygote:
         settings = self._settings
         counts_alone = self._uid() is not None or self._isolation.user_namespace
         return {
-            "preload": self._preload,
             "interpret": self._interpret,
             "scratch": scratch,
             "uid": self._uid(),

@@ -17,8 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import faults, interpreter, memory, module, trees, wire
+from . import counting, faults, interpreter, memory, module, trees, wire
+from .cuda_on_host import CudaOnHost
 from .fill import FillUninitialized
+from .graph_export import export_graph
+from .target import compile_launches
 
 Request = dict[str, Any]
 _LIMIT = 64 << 20
@@ -30,7 +33,7 @@ def preload(*, interpret: bool) -> None:
         interpreter.install()
         with interpreter.recording():
             pass
-    with FillUninitialized(0.0), _counter():
+    with FillUninitialized(0.0), counting.AtenCounter():
         torch.empty(1)
     torch.nn.functional.softmax(torch.ones(2, 2), dim=0).sum().item()
 
@@ -60,6 +63,7 @@ class Session:
         self._map_cuda = False
         self._module: Any = None
         self._model: torch.nn.Module
+        self._init: list[Any] = []
         self._calls: dict[str, Callable[[Request], Any]] = {
             "load": self._load,
             "export": self._export,
@@ -90,11 +94,7 @@ class Session:
             self._buffers[layout["key"]] = memory.attach(fd, layout)
 
     def _cuda(self) -> contextlib.AbstractContextManager[Any]:
-        if not self._map_cuda:
-            return contextlib.nullcontext()
-        from .cuda_on_host import CudaOnHost
-
-        return CudaOnHost(self._config["target"])
+        return CudaOnHost(self._config["target"]) if self._map_cuda else contextlib.nullcontext()
 
     def _load(self, request: Request) -> Any:
         self._map_cuda = request["map_cuda"]
@@ -116,6 +116,7 @@ class Session:
             leaves = [self._buffers[key].clone() for key in request["keys"]]
             init = trees.decode(structure, leaves)
         self._kept["init"] = [leaf.detach().clone(memory_format=torch.preserve_format) for leaf in leaves]
+        self._init = list(init.values() if isinstance(init, dict) else init)
         self._model = module.call(factory, init).eval()
         return {
             "init": {"structure": structure, "leaves": [trees.describe(leaf) for leaf in leaves]},
@@ -155,7 +156,7 @@ class Session:
         inputs = self._inputs(request, wide=wide)
         if request["seed"] is not None:
             module.seed_everything(request["seed"])
-        counter = _counter() if request["count"] else contextlib.nullcontext()
+        counter = counting.AtenCounter() if request["count"] else contextlib.nullcontext()
         model.train(request["train"])
         try:
             with (
@@ -174,22 +175,25 @@ class Session:
         self._kept["outputs"] = leaves
         return {
             "outputs": {"structure": structure, "leaves": [trees.describe(leaf) for leaf in leaves]},
-            "launches": launches,
-            "aten": getattr(counter, "calls", None),
+            "launches": [self._launch(record) for record in launches],
+            "aten": counter.calls if isinstance(counter, counting.AtenCounter) else None,
             "seconds": seconds,
         }
 
-    def _trace(self, request: Request) -> Any:
-        from .graph_export import export_graph
+    def _launch(self, record: dict[str, Any]) -> dict[str, Any]:
+        """As `replies.Launch` has it: a library's kernel has no line in the user's file."""
+        return record if record["file"] == str(self._path) else {**record, "line": None}
 
+    def _trace(self, request: Request) -> Any:
+        inputs = self._inputs(request)
+        if isinstance(inputs, dict):
+            return {"refused": "no graph: get_inputs() returns keywords; return a list of positional inputs"}
         try:
-            return {"graph": export_graph(self._model, self._inputs(request), self._config["target"])}
+            return {"graph": export_graph(self._model, inputs, self._init)}
         except ValueError as error:
             return {"refused": str(error)}
 
     def _compile(self, request: Request) -> Any:
-        from .target import compile_launches
-
         inputs = self._inputs(request)
         with torch.set_grad_enabled(_needs_grad(request)):
             kernels = compile_launches(lambda: module.call(self._model, inputs), self._config["target"])
@@ -211,12 +215,6 @@ def _encode(value: Any, leaves: list[Tensor], what: str) -> Any:
         return trees.encode(value, leaves)
     except trees.UnsupportedValue as error:
         raise trees.UnsupportedValue(f"{what}: {error}") from None
-
-
-def _counter() -> Any:
-    from .counting import AtenCounter
-
-    return AtenCounter()
 
 
 def _needs_grad(request: Request) -> bool:

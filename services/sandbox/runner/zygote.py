@@ -5,7 +5,6 @@ child.
 """
 
 import gc
-import importlib
 import os
 import select
 import shutil
@@ -66,8 +65,6 @@ def _preload(config: dict[str, Any]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    for name in config["preload"]:
-        importlib.import_module(name, __package__)
     from .child import preload
 
     preload(interpret=config["interpret"])

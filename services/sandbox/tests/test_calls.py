@@ -293,6 +293,20 @@ def test_values_that_cannot_cross_are_named(runners: Runners, body: str, words: 
     assert words in caught.value.report.message
 
 
+def test_the_graph_of_an_op_is_traced_or_refused_in_one_sentence(runners: Runners) -> None:
+    with reference(runners) as runner:
+        runner.load(OP, "Model")
+        inputs = runner.make_inputs(1)
+        graph = runner.trace(inputs, exported(runners, runner, inputs))
+        assert [node.target for node in graph.nodes] == ["aten.mul.Tensor"]
+        assert {entry.source for entry in graph.inputs} == {"0", "weight"}
+    with reference(runners) as runner:
+        runner.load(op("return x if x.sum() > 0 else -x"), "Model")
+        inputs = runner.make_inputs(1)
+        with pytest.raises(ValueError, match="no graph"):
+            runner.trace(inputs, exported(runners, runner, inputs))
+
+
 def test_a_second_runner_of_the_same_kind_is_refused(runners: Runners) -> None:
     with candidate(runners, "return x"), pytest.raises(ValueError, match="still open"):
         runners.spawn(RunnerKind.INTERPRET, Role.CANDIDATE)
