@@ -87,7 +87,7 @@ def _active_driver(target: dict[str, Any]) -> Iterator[None]:
 
     before = driver._active
     if not isinstance(before, TargetDriver):
-        driver.set_active(TargetDriver(target))
+        driver.set_active(TargetDriver.of(target))
     try:
         yield
     finally:

@@ -1,16 +1,19 @@
 """Runs a callable with launches that only compile, and says what each kernel would use on the target."""
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import triton
+from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler import compiler
 from triton.errors import TritonError
 from triton.runtime import driver as drivers
 from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import get_jit_fn_file_line
 
 from .driver import Launched, TargetDriver
@@ -18,6 +21,8 @@ from .failures import TargetCompileError, failure
 
 MAX_CONFIGURATIONS = 16
 """Autotune configurations that are compiled for one kernel; each costs 0.1 to 1 s."""
+MAX_TUNING_S = 20
+"""After so long no further configuration is compiled, if one has been."""
 _FEATURES = {
     "wgmma": re.compile(r"\bwgmma\.mma_async"),
     "tcgen05": re.compile(r"\btcgen05\.mma"),
@@ -52,10 +57,9 @@ class _Session:
     """One run: the driver that lists launches, what the compiler said, and how autotuning went."""
 
     def __init__(self, target: dict[str, Any]) -> None:
-        self._driver = TargetDriver(target)
-        self._assembly: dict[str, tuple[str, float]] = {}
-        self._compiled: dict[str, int] = {}
-        self._failed: dict[str, list[str]] = {}
+        self._driver = TargetDriver.of(target)
+        self._driver.launches.clear()
+        self._tuning_s = 0.0
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -64,17 +68,20 @@ class _Session:
             raise RuntimeError("kernels cannot be compiled in a process that interprets them (TRITON_INTERPRET=1)")
         before = drivers._active
         saved = {name: Autotuner.__dict__[name] for name in ("_bench", "do_bench", "prune_configs")}
+        make_ptx = CUDABackend.make_ptx
         drivers.set_active(self._driver)
         compiler.max_shared_mem.cache_clear()  # remembers the device of an earlier target
         triton.knobs.compilation.listener = self._listen
         Autotuner.do_bench = property(lambda tuner: self._driver.get_benchmarker())
         Autotuner._bench = self._bench(saved["_bench"])
         Autotuner.prune_configs = self._prune(saved["prune_configs"])
+        CUDABackend.make_ptx = self._make_ptx(make_ptx)
         try:
             yield
         finally:
             for name, value in saved.items():
                 setattr(Autotuner, name, value)
+            CUDABackend.make_ptx = make_ptx
             triton.knobs.compilation.listener = None
             drivers._active = before
             compiler.max_shared_mem.cache_clear()
@@ -90,7 +97,7 @@ class _Session:
         first = launches[0]
         function = first.source.fn
         name = function.__name__
-        ptx, seconds = self._assembly.get(key, ("", 0.0))
+        ptx, seconds = self._driver.compilations.get(key, ("", 0.0))
         return {
             "kernel": name,
             "line": get_jit_fn_file_line(function)[1],
@@ -103,21 +110,36 @@ class _Session:
             "num_warps": first.metadata.num_warps,
             "num_stages": first.metadata.num_stages,
             "features": [feature for feature, pattern in _FEATURES.items() if pattern.search(ptx)],
-            "configurations": self._compiled.get(name, 1),
-            "failed_configurations": self._failed.get(name, []),
+            "configurations": self._driver.tuned.get(name, 1),
+            "failed_configurations": self._driver.refused.get(name, []),
             "seconds": seconds,
         }
 
     def _listen(self, *, metadata: dict[str, Any], metadata_group: dict[str, str], times: Any, **_: Any) -> None:
         path = next((path for name, path in metadata_group.items() if name.endswith(".ptx")), None)
-        self._assembly[metadata["hash"]] = (Path(path).read_text() if path else "", times.total / 1e6)
+        self._driver.compilations[metadata["hash"]] = (Path(path).read_text() if path else "", times.total / 1e6)
+
+    def _make_ptx(self, make_ptx: Callable[..., Any]) -> Callable[..., Any]:
+        """Refuses too much shared memory before the slow half of the compilation, not after it."""
+
+        def checked(backend: Any, source: Any, metadata: dict[str, Any], *args: Any) -> Any:
+            limit = self._driver.target["shared_memory_bytes"]
+            if metadata["shared"] > limit:
+                raise OutOfResources(metadata["shared"], limit, "shared memory")
+            return make_ptx(backend, source, metadata, *args)
+
+        return checked
 
     def _bench(self, bench: Callable[..., list[float]]) -> Callable[..., list[float]]:
         """Compiles one configuration; of those that compile the one with the largest blocks counts as the fastest."""
 
         def compile_only(tuner: Any, *args: Any, config: Config, **meta: Any) -> list[float]:
             name = tuner.base_fn.__name__
-            launched = len(self._driver.launches)
+            tuned, refused = self._driver.tuned, self._driver.refused.setdefault(name, [])
+            if tuned.get(name) and self._tuning_s > MAX_TUNING_S:
+                refused.append(f"{_described(config)}: not tried, {MAX_TUNING_S} s of compiling are over")
+                return [float("inf")] * 3
+            launched, start = len(self._driver.launches), time.monotonic()
             reason: list[str] = []
             benchmark = self._driver.get_benchmarker()
 
@@ -131,10 +153,11 @@ class _Session:
             Autotuner.do_bench = property(lambda tuner: noted)
             times = bench(tuner, *args, config=config, **meta)
             del self._driver.launches[launched:]
+            self._tuning_s += time.monotonic() - start
             if reason:
-                self._failed.setdefault(name, []).extend(reason)
+                refused.extend(reason)
                 return times
-            self._compiled[name] = self._compiled.get(name, 0) + 1
+            tuned[name] = tuned.get(name, 0) + 1
             return [-float(_block_size(config))] * 3
 
         return compile_only
@@ -145,7 +168,7 @@ class _Session:
             left = len(configurations) - MAX_CONFIGURATIONS
             if left > 0:
                 note = f"{left} more configurations were not tried: at most {MAX_CONFIGURATIONS} are"
-                self._failed.setdefault(tuner.base_fn.__name__, []).append(note)
+                self._driver.refused.setdefault(tuner.base_fn.__name__, []).append(note)
             return configurations[:MAX_CONFIGURATIONS]
 
         return limited

@@ -38,7 +38,18 @@ class TargetDriver(DriverBase):  # type: ignore[misc]
         self.target = target
         self.utils = _Utilities(target)
         self.launches: list[Launched] = []
+        self.compilations: dict[str, tuple[str, float]] = {}
+        """PTX and seconds of each compilation, by its hash."""
+        self.tuned: dict[str, int] = {}
+        """Autotune configurations that compiled, by kernel."""
+        self.refused: dict[str, list[str]] = {}
+        """Autotune configurations that did not, and why, by kernel."""
         self.launcher_cls = self._launcher
+
+    @classmethod
+    def of(cls, target: dict[str, Any]) -> "TargetDriver":
+        """The process's one driver of this target: Triton's caches hold on to it."""
+        return _DRIVERS.setdefault(target["name"], cls(target))
 
     @classmethod
     def is_active(cls) -> bool:
@@ -94,8 +105,8 @@ class TargetDriver(DriverBase):  # type: ignore[misc]
         return benchmark
 
     def _launcher(self, source: Any, metadata: Any) -> Callable[..., None]:
-        def launch(x: int, y: int, z: int, _: Any, function: int, *__: Any) -> None:
-            self.launches.append(Launched(source, metadata, (x, y, z), *self.utils.usage[function]))
+        def launch(x: int, y: int, z: int, _: Any, function: tuple[int, int], *__: Any) -> None:
+            self.launches.append(Launched(source, metadata, (x, y, z), *function))
 
         return launch
 
@@ -105,7 +116,6 @@ class _Utilities:
 
     def __init__(self, target: dict[str, Any]) -> None:
         self._target = target
-        self.usage: list[tuple[int, int]] = []
 
     def get_device_properties(self, _: int) -> dict[str, int]:
         """Properties under the names of Triton's CUDA driver."""
@@ -117,11 +127,10 @@ class _Utilities:
             "warpSize": 32,
         }
 
-    def load_binary(self, _: str, cubin: bytes, __: int, ___: int) -> tuple[int, int, int, int, int]:
-        """Module, function (here an index into `usage`), registers, spilled registers, the most threads of a block."""
-        registers, spills = register_usage(cubin)
-        self.usage.append((registers, spills))
-        return 1, len(self.usage) - 1, registers, spills, _MAX_THREADS
+    def load_binary(self, _: str, cubin: bytes, __: int, ___: int) -> tuple[int, tuple[int, int], int, int, int]:
+        """Module, function (here what it uses), registers, spilled registers, the most threads of a block."""
+        usage = register_usage(cubin)
+        return 1, usage, *usage, _MAX_THREADS
 
     def set_printf_fifo_size(self, _: int) -> None:
         """There is no device to print."""
@@ -129,6 +138,9 @@ class _Utilities:
     def cuOccupancyMaxActiveClusters(self, *_: Any) -> int:
         """Clusters that fit at once, by the count of processors alone."""
         return int(self._target["sm_count"])
+
+
+_DRIVERS: dict[str, TargetDriver] = {}
 
 
 def register_usage(cubin: bytes) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import triton.language as tl
 from services.contracts import TARGETS
 from services.sandbox.runner.target import TargetCompileError, compile_launches
 from services.sandbox.runner.target.compiling import MAX_CONFIGURATIONS
+from services.sandbox.runner.target.driver import _DRIVERS
 
 
 @triton.jit
@@ -53,6 +54,7 @@ def _private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kernel in (double_kernel, product_kernel, tuned_kernel.fn, wrong_kernel):
         kernel.device_caches.clear()
     tuned_kernel.cache.clear()
+    _DRIVERS.clear()
 
 
 def compiled(call: Any, target: str = "h200") -> list[dict[str, Any]]:
@@ -89,6 +91,15 @@ def test_autotuning_keeps_the_largest_configuration_that_fits() -> None:
     (failed,) = report["failed_configurations"]
     assert failed.startswith("BLOCK=256")
     assert "shared memory" in failed
+
+
+def test_a_second_run_reports_what_is_cached() -> None:
+    a, out = torch.ones(512, 512), torch.empty(512, 512)
+
+    def launch() -> None:
+        tuned_kernel[lambda meta: (512 // meta["BLOCK"],) * 2](a, a, out, 512)
+
+    assert compiled(launch) == compiled(launch)
 
 
 def test_only_so_many_configurations_are_compiled() -> None:
