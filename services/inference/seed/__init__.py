@@ -1,0 +1,53 @@
+"""The compiler seed: Inductor's Triton for an op, rewritten as a file that a person would have written.
+
+No model, no GPU and none of the user's code: it starts from the op's ATen graph.
+"""
+
+import time
+
+from services.contracts import Proposal, ProposeOutcome, ProposeRequest, ProposeResult, target_spec
+from services.inference.seed.errors import NoSeedError
+
+
+def propose_seed(request: ProposeRequest) -> ProposeResult:
+    """One candidate, or why there is none. The first call in a process imports torch and Inductor (about 5 s)."""
+    started = time.monotonic()
+    try:
+        proposal = _proposal(request)
+    except NoSeedError as error:
+        reason = f"no seed: {error}"
+        return ProposeResult(
+            turn_id=request.turn_id,
+            attempt=request.attempt,
+            outcome=ProposeOutcome.NOTHING,
+            reason=reason,
+            seconds=time.monotonic() - started,
+        )
+    return ProposeResult(
+        turn_id=request.turn_id,
+        attempt=request.attempt,
+        outcome=ProposeOutcome.PROPOSED,
+        proposals=[proposal],
+        parameters={"compiler": "inductor", "target": request.target},
+        seconds=time.monotonic() - started,
+    )
+
+
+def _proposal(request: ProposeRequest) -> Proposal:
+    if request.graph is None:
+        why = request.graph_error.removeprefix("no graph: ") or "the op was not traced"
+        raise NoSeedError(why)
+    # torch is imported here: a worker that only asks a model never needs it
+    from services.inference.seed.compile import compile_seed
+    from services.inference.seed.module import fused_operators
+
+    seed = compile_seed(request.graph, request.op.source, request.op.name, target_spec(request.target))
+    words = fused_operators(seed)
+    shown = ", ".join(words[:3]) + (", …" if len(words) > 3 else "")
+    kernels = f"{seed.kernel_count} kernel{'s' if seed.kernel_count != 1 else ''}"
+    verb = "fuse" if seed.kernel_count != 1 else "fuses"
+    calls = f"{len(seed.fused)} ATen call{'s' if len(seed.fused) != 1 else ''}"
+    return Proposal(source=seed.source, title=f"compiler seed: {kernels} {verb} {calls} ({shown})")
+
+
+__all__ = ["NoSeedError", "propose_seed"]

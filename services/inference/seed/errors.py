@@ -1,0 +1,5 @@
+"""Why there is no seed."""
+
+
+class NoSeedError(ValueError):
+    """The op cannot be rewritten; the message completes the sentence "no seed: …"."""

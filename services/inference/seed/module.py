@@ -1,0 +1,476 @@
+"""Assembles the standalone file: imports, device functions, kernels, ModelNew."""
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from services.contracts import AtenGraph, GraphInput, InputKind, TensorSpec
+from services.inference.seed.configurations import Configuration, configurations
+from services.inference.seed.errors import NoSeedError
+from services.inference.seed.forward import (
+    Values,
+    allocation_text,
+    base_name,
+    constant_attribute,
+    input_text,
+    library_text,
+    wrapped,
+)
+from services.inference.seed.graph import tensor_leaves
+from services.inference.seed.kernels import PlainKernel, rewrite_kernel
+from services.inference.seed.kernels.device_functions import FUNCTIONS, needed_functions
+from services.inference.seed.program import Allocation, Launch, LibraryCall, Program, Rename, WrittenKernel
+from services.inference.seed.state import Constructor, constructor
+from services.inference.seed.views import contiguous_stride, is_contiguous
+
+LARGE_TILE = 8192
+_VIEWS = {
+    "t", "view", "_unsafe_view", "reshape", "expand", "split", "chunk", "unsqueeze", "squeeze", "transpose", "permute",
+    "slice", "select", "detach", "clone", "alias", "unbind", "split_with_sizes", "lift_fresh", "_to_copy", "empty",
+    "as_strided", "unsafe_split",
+}  # fmt: skip
+_EXTREMES = {"max", "amax", "min", "amin", "aminmax", "argmax", "argmin", "max_pool2d_with_indices", "topk", "cummax"}
+
+
+@dataclass
+class Seed:
+    """The file, and what it does in numbers."""
+
+    source: str
+    kernel_count: int
+    fused: list[str]
+    """ATen operators that kernels compute, in order, views left out."""
+    library_calls: int
+
+
+def write_module(graph: AtenGraph, program: Program, source: str, name: str) -> Seed:
+    """The standalone file for an op. Raises NoSeedError."""
+    if not program.kernels:
+        raise NoSeedError("Inductor leaves every call to the libraries, so there is no kernel to write")
+    return _Assembly(graph, program, source, name).seed()
+
+
+class _Assembly:
+    def __init__(self, graph: AtenGraph, program: Program, source: str, name: str) -> None:
+        self.graph = graph
+        self.program = program
+        self.source = source
+        self.name = name
+        self.parameters = _parameter_names(graph)
+        self.values = Values(graph, program, self.parameters)
+        self.operators = {node.name: node.target.split(".")[1] for node in graph.nodes}
+        self.kernels: dict[str, tuple[str, PlainKernel]] = {}
+        self.kernel_sources: list[str] = []
+        self.functions: set[str] = set()
+        self.combines: dict[str, str] = {}
+        self.libdevice = False
+        self.fused: list[str] = []
+        self.library_calls = 0
+        self.lines: list[str] = []
+        self.allocations: dict[str, Allocation] = {}
+        self.result_names = self._result_names()
+        self.constructor: Constructor = constructor(graph, source)
+
+    def seed(self) -> Seed:
+        """Walks the program once and prints everything."""
+        for step in self.program.steps:
+            match step:
+                case Allocation():
+                    self.allocations[step.name] = step
+                case Rename():
+                    self._rename(step)
+                case LibraryCall():
+                    self._library_call(step)
+                case Launch():
+                    self._launch(step)
+        results = [self.values.expression(result) for result in self.program.results]
+        used = {name for name in self.kernels}
+        if not used:
+            raise NoSeedError("Inductor's kernels are never launched")
+        return Seed(self._text(results), len(self.kernels), self.fused, self.library_calls)
+
+    def _result_names(self) -> dict[str, str]:
+        """Inductor's name of each buffer that is returned as it is -> the new name."""
+        wishes = _output_names(self.graph.output, self.source)
+        names: dict[str, str] = {}
+        for wish, result in zip(wishes, self.program.results, strict=False):
+            if base := base_name(result):
+                names.setdefault(base, wish)
+        return names
+
+    def _rename(self, step: Rename) -> None:
+        base = base_name(step.value)
+        if base in self.allocations:
+            self._allocate(base, "buffer")
+        if step.name in self.result_names and isinstance(step.value, ast.Subscript):
+            text = self.values.expression(step.value)
+            name = self.values.define(step.name, self.result_names[step.name], None)
+            self.lines.append(f"        {name} = {text}")
+            return
+        self.values.alias(step)
+
+    def _allocate(self, original: str, wish: str) -> None:
+        """Prints the allocation of a buffer, where it is first used."""
+        step = self.allocations.pop(original, None)
+        if step is None:
+            return
+        dtype = step.dtype.removeprefix("torch.")
+        spec = TensorSpec(shape=list(step.shape), stride=list(step.stride), dtype=dtype)
+        name = self.values.define(original, self.result_names.get(original, wish), spec)
+        self.lines += wrapped(f"{name} = ", *_call_parts(allocation_text(step)))
+
+    def _library_call(self, step: LibraryCall) -> None:
+        self.library_calls += 1
+        for argument in ast.walk(step.call):
+            if isinstance(argument, ast.Name) and argument.id in self.allocations:
+                self._allocate(argument.id, "buffer")
+        text, wish = library_text(step, self.values)
+        if step.out is None:
+            name = self.values.define(step.name, self.result_names.get(step.name, wish), None)
+            self.lines += wrapped(f"{name} = ", *_call_parts(text))
+            return
+        allocation = self.allocations.get(step.name)
+        if allocation is not None and _is_dense(allocation):
+            del self.allocations[step.name]
+            spec = TensorSpec(shape=list(allocation.shape), stride=list(allocation.stride), dtype="")
+            name = self.values.define(step.name, self.result_names.get(step.name, wish), spec)
+            self.lines += wrapped(f"{name} = ", *_call_parts(text))
+            return
+        self._allocate(base_name(step.out), wish)
+        function, arguments, tail = _call_parts(text)
+        self.lines += wrapped("", function, [*arguments, f"out={self.values.expression(step.out)}"], tail)
+
+    def _launch(self, step: Launch) -> None:
+        written = self.program.kernels[step.kernel]
+        name, kernel = self.kernels.get(step.kernel) or self._rewrite(step, written)
+        arguments = dict(zip(written.pointer_types, step.arguments, strict=True))
+        for original, argument in arguments.items():
+            base = base_name(argument)
+            if base in self.allocations:
+                self._allocate(base, kernel.stored.get(original, "buffer"))
+        texts = [self.values.argument(arguments[original]) for original, _ in kernel.parameters]
+        texts += [f"{key}={value}" for key, value in kernel.constants.items()]
+        self.lines += wrapped("", f"{name}[{_grid_text(kernel)}]", texts)
+
+    def _rewrite(self, step: Launch, written: WrittenKernel) -> tuple[str, PlainKernel]:
+        """The kernel, named after its first launch."""
+        tensors: dict[str, str] = {}
+        for original, argument in zip(written.pointer_types, step.arguments, strict=True):
+            base = base_name(argument)
+            if base in self.allocations:
+                if base in self.result_names:
+                    tensors[original] = self.result_names[base]
+            else:
+                tensors[original] = self.values.word(argument)
+        operators = self._operators_of(written)
+        kernel = rewrite_kernel(written, tensors, exact_extremes=bool(_EXTREMES & set(operators)))
+        name = self._kernel_name(operators, written)
+        self.kernels[step.kernel] = (name, kernel)
+        self.functions |= kernel.functions
+        self.combines |= kernel.combines
+        self.libdevice |= kernel.libdevice
+        self.fused += [operator for operator in operators if operator not in _VIEWS]
+        self.kernel_sources.append(self._kernel_text(name, kernel, written, step, operators))
+        return name, kernel
+
+    def _operators_of(self, written: WrittenKernel) -> list[str]:
+        """ATen operators that a kernel computes, one for each call."""
+        return [self.operators[source] for source in written.sources if source in self.operators]
+
+    def _kernel_name(self, operators: list[str], written: WrittenKernel) -> str:
+        words = list(dict.fromkeys(_plain_word(operator) for operator in operators if operator not in _VIEWS))
+        if not words:
+            words = _words_of(written.name)
+        name = "_".join(words[:4])
+        stem = f"fused_{name}" if len(words) > 1 else name
+        return self.values.namer.fresh(f"{stem}_kernel")
+
+    def _kernel_text(
+        self, name: str, kernel: PlainKernel, written: WrittenKernel, step: Launch, operators: list[str]
+    ) -> str:
+        choices = _configurations(written, kernel)
+        keys = [f'"{key}"' for key in kernel.constants if not key.startswith("BLOCK")]
+        restored = ", ".join(f'"{pointer}"' for pointer in kernel.mutated)
+        lines = ["@triton.autotune(", "    configs=["]
+        lines += [f"        {choice}," for choice in choices]
+        lines += ["    ],", f"    key=[{', '.join(keys)}],"]
+        lines += [f"    restore_value=[{restored}],"] if restored else []
+        lines += [")", "@triton.jit"]
+        parameters = [new for _, new in kernel.parameters]
+        parameters += [f"{constant}: tl.constexpr" for constant in kernel.constants]
+        parameters += [f"{block}: tl.constexpr" for block in kernel.blocks.values()]
+        lines += wrapped("def ", name, parameters, ":", depth=0)
+        lines += self._docstring(kernel, written, step, operators)
+        return "\n".join([*lines, *kernel.lines])
+
+    def _docstring(self, kernel: PlainKernel, written: WrittenKernel, step: Launch, operators: list[str]) -> list[str]:
+        named = [f"aten.{operator}" for operator in dict.fromkeys(operators) if operator not in _VIEWS]
+        if not named:
+            named = [f"aten.{operator}" for operator in dict.fromkeys(operators)] or _words_of(written.name)
+        verb = "Fuses" if len(named) > 1 else "Computes"
+        text = f"    {verb} {', '.join(named)}."
+        arguments = dict(zip(written.pointer_types, step.arguments, strict=True))
+        shapes = []
+        for original, new in kernel.parameters:
+            shape = self._shape_text(base_name(arguments[original]))
+            shapes.append(f"    {new}: {written.pointer_types[original]}{shape}")
+        return ['    """' + text.strip(), "", *shapes, '    """']
+
+    def _shape_text(self, original: str) -> str:
+        allocation = self.allocations.get(original)
+        spec = self.values.specs.get(original)
+        shape = list(allocation.shape) if allocation else spec.shape if spec else None
+        return "" if shape is None else f"[{', '.join(map(str, shape))}]"
+
+    def _text(self, results: list[str]) -> str:
+        parts = [f'"""{_title(self.name)}: compiler seed, specialised for the shapes that ModelNew checks."""', ""]
+        body = self._class_text(results)
+        uses_functional = re.search(r"\bF\.", body) is not None
+        parts += ["import torch", "import torch.nn as nn"]
+        parts += ["import torch.nn.functional as F"] if uses_functional else []
+        parts += ["import triton", "import triton.language as tl"]
+        parts += ["from triton.language.extra import libdevice"] if self.libdevice else []
+        parts += ["", *self.constructor.constants] if self.constructor.constants else []
+        device = [FUNCTIONS[name].source.strip("\n") for name in needed_functions(self.functions)]
+        device += [source.strip("\n") for source in self.combines.values()]
+        blocks = [*device, *self.kernel_sources]
+        if self._tensor_inputs():
+            blocks.append(_CHECK)
+        blocks.append(body)
+        return "\n".join(parts) + "\n\n\n" + "\n\n\n".join(blocks) + "\n"
+
+    def _tensor_inputs(self) -> list[GraphInput]:
+        return [item for item in self.graph.inputs if item.kind is InputKind.INPUT]
+
+    def _class_text(self, results: list[str]) -> str:
+        init = self.constructor
+        signature = f"def __init__(self{', ' if init.parameters else ''}{init.parameters}):"
+        lines = ["class ModelNew(nn.Module):", f'    """{self._summary()}"""', "", f"    {signature}"]
+        lines += [f"        {line}" for line in [*init.lines, *self._constant_lines()]]
+        lines += ["", f"    def forward(self{''.join(f', {name}' for name in self.parameters)}):"]
+        lines += self._checks()
+        body = "\n".join(self.lines)
+        if re.search(r"\bdevice\b", body + " ".join(results)):
+            lines.append(f"        device = {self._device_source()}.device")
+        lines += self.lines
+        lines.append(f"        return {self._result_text(results)}")
+        return "\n".join(lines)
+
+    def _summary(self) -> str:
+        kernels = f"{len(self.kernels)} Triton kernel{'s' if len(self.kernels) != 1 else ''}"
+        calls = f" and {self.library_calls} library call{'s' if self.library_calls != 1 else ''}"
+        return f"The op in {kernels}{calls if self.library_calls else ''}."
+
+    def _constant_lines(self) -> list[str]:
+        """Attributes for tensors that the source made, where its own __init__ does not already make them."""
+        lines = []
+        existing = "\n".join(self.constructor.lines)
+        for name, constant in self.graph.constants.items():
+            attribute = constant_attribute(name)
+            if re.search(rf"\bself\.{attribute}\b", existing) or not isinstance(constant, dict):
+                continue
+            dtype = TensorSpec.model_validate(constant["spec"]).dtype
+            values = _python_text(constant["values"])
+            lines.append(f"self.{attribute} = torch.tensor({values}, dtype=torch.{dtype})")
+        return lines
+
+    def _checks(self) -> list[str]:
+        lines: list[str] = []
+        for item in self._tensor_inputs():
+            text = input_text(item, self.parameters)
+            spec = item.spec
+            quoted = text.replace('"', "'")
+            arguments = [f'"{quoted}"', text, str(tuple(spec.shape)), str(tuple(spec.stride)), f"torch.{spec.dtype}"]
+            lines += wrapped("", "check_input", arguments)
+        for source, value in self.graph.scalars.items():
+            position, bracket, rest = source.partition("[")
+            text = f"{self.parameters[int(position)]}{bracket}{rest}".replace("'", '"')
+            wanted = _python_text(value)
+            comparison = (
+                f"{text} is not {wanted}" if value is None or isinstance(value, bool) else f"{text} != {wanted}"
+            )
+            words = text.replace('"', "'")
+            lines.append(f"        if {comparison}:")
+            lines.append(f'            raise ValueError("specialised for {words}={wanted.replace(chr(34), chr(39))}")')
+        return lines
+
+    def _device_source(self) -> str:
+        inputs = self._tensor_inputs() or self.graph.inputs
+        if not inputs:
+            raise NoSeedError("the op has no tensor input")
+        return input_text(inputs[0], self.parameters)
+
+    def _result_text(self, results: list[str]) -> str:
+        leaves = iter(results)
+        if len(tensor_leaves(self.graph.output)) != len(results):
+            raise NoSeedError("Inductor returns another number of results than the op")
+
+        def text(node: Any, *, outermost: bool = False) -> str:
+            ((tag, body),) = node.items()
+            if tag == "value":
+                return _python_text(body)
+            if tag == "list":
+                return f"[{', '.join(text(item) for item in body)}]"
+            if tag == "tuple":
+                items = ", ".join(text(item) for item in body)
+                plain = outermost and len(body) > 1
+                return items if plain else f"({items}{',' if len(body) == 1 else ''})"
+            if tag == "dict":
+                return "{" + ", ".join(f"{_python_text(key)}: {text(item)}" for key, item in body.items()) + "}"
+            return next(leaves)
+
+        return text(self.graph.output, outermost=True)
+
+
+_CHECK = '''def check_input(name, tensor, shape, stride, dtype):
+    """Refuse a tensor that the kernels were not specialised for."""
+    strides_fit = all(
+        size == 1 or got == want for size, got, want in zip(tensor.shape, tensor.stride(), stride, strict=False)
+    )
+    if tuple(tensor.shape) != shape or tensor.dtype != dtype or not strides_fit:
+        raise ValueError(
+            f"{name} is {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()}; "
+            f"this file is specialised for {dtype} {shape} with strides {stride}"
+        )'''
+
+
+def _parameter_names(graph: AtenGraph) -> list[str]:
+    count = 1 + max((int(re.split(r"\[", source)[0]) for source in _argument_sources(graph)), default=-1)
+    names = list(graph.forward_parameters)
+    if len(names) < count or not all(name.isidentifier() for name in names):
+        raise NoSeedError("forward's parameters cannot be repeated")
+    return names
+
+
+def _argument_sources(graph: AtenGraph) -> list[str]:
+    return [item.source for item in graph.inputs if item.kind is InputKind.INPUT] + list(graph.scalars)
+
+
+def _output_names(output: Any, source: str) -> list[str]:
+    """Names for the tensors of the result: dict keys, the names that the source returns, else out, out_0, …"""
+    leaves = tensor_leaves(output)
+    if len(leaves) == 1:
+        return ["out"]
+    ((tag, body),) = output.items()
+    returned = _returned_names(source)
+    if tag in {"tuple", "list"} and len(returned) == len(body):
+        return [name for word, item in zip(returned, body, strict=True) for name in _numbered(word, item)]
+    if tag == "dict":
+        return [name for key, item in body.items() for name in _numbered(re.sub(r"\W", "_", key), item)]
+    return [f"out_{i}" for i in range(len(leaves))]
+
+
+def _numbered(word: str, item: Any) -> list[str]:
+    count = len(tensor_leaves(item))
+    return [word] if count == 1 else [f"{word}_{i}" for i in range(count)]
+
+
+def _returned_names(source: str) -> list[str]:
+    """Names in the one return statement of Model.forward."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    models = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"]
+    forwards = [
+        node for model in models for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "forward"
+    ]
+    returns = [node for forward in forwards for node in ast.walk(forward) if isinstance(node, ast.Return)]
+    if len(returns) != 1 or not isinstance(returns[0].value, ast.Tuple):
+        return []
+    items = returns[0].value.elts
+    return (
+        [item.id for item in items if isinstance(item, ast.Name)] if all(isinstance(i, ast.Name) for i in items) else []
+    )
+
+
+def _plain_word(operator: str) -> str:
+    word = operator.strip("_").removeprefix("native_").removesuffix("_forward").removeprefix("linalg_")
+    return "log_softmax" if word == "log_softmax" else word
+
+
+def _words_of(name: str) -> list[str]:
+    """Words of Inductor's own kernel name, for one that computes no call of the graph."""
+    stem = re.sub(r"^triton_[a-z]+_fused_?|_?\d+$", "", name)
+    return ["softmax_statistics"] if "prepare_softmax" in stem else [stem.strip("_") or "copy"]
+
+
+def _configurations(written: WrittenKernel, kernel: PlainKernel) -> list[str]:
+    offered = configurations(written)
+    fixed = 1
+    for name, size in kernel.constants.items():
+        fixed *= size if name.startswith("BLOCK") else 1
+    choices = [_named(choice, kernel.blocks) for choice in offered]
+    largest = max(choices, key=lambda choice: choice.block_elements)
+    if "BLOCK_ROWS" in dict(largest.blocks) and largest.block_elements * fixed < LARGE_TILE // 2:
+        choices.append(_taller(largest, kernel, fixed))
+    return [_configuration_text(choice) for choice in dict.fromkeys(choices)]
+
+
+def _named(choice: Configuration, names: dict[str, str]) -> Configuration:
+    blocks = tuple((names[name], size) for name, size in choice.blocks if name in names)
+    return Configuration(blocks, choice.num_warps, choice.num_stages)
+
+
+def _taller(choice: Configuration, kernel: PlainKernel, fixed: int) -> Configuration:
+    """The same with more rows to a tile, where Inductor offers short ones only."""
+    rows = kernel.grid[0][0]
+    blocks = dict(choice.blocks)
+    tall = blocks["BLOCK_ROWS"]
+    while tall * 2 <= rows and choice.block_elements // blocks["BLOCK_ROWS"] * fixed * tall * 2 <= LARGE_TILE:
+        tall *= 2
+    return Configuration(tuple((blocks | {"BLOCK_ROWS": tall}).items()), max(choice.num_warps, 8), choice.num_stages)
+
+
+def _configuration_text(choice: Configuration) -> str:
+    blocks = ", ".join(f'"{name}": {size}' for name, size in choice.blocks)
+    stages = f", num_stages={choice.num_stages}"
+    return f"triton.Config({{{blocks}}}, num_warps={choice.num_warps}{stages})"
+
+
+def _grid_text(kernel: PlainKernel) -> str:
+    sizes = [
+        f'triton.cdiv({count}, meta["{block}"])' if block in kernel.blocks.values() else str(count)
+        for count, block in kernel.grid
+    ]
+    return f"lambda meta: ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _is_dense(step: Allocation) -> bool:
+    spec = TensorSpec(shape=list(step.shape), stride=list(step.stride), dtype="")
+    return is_contiguous(spec) or list(step.stride) == contiguous_stride(spec.shape)
+
+
+def _call_parts(text: str) -> tuple[str, list[str], str]:
+    """Function, arguments and what follows, of a call in source form."""
+    tree = ast.parse(text, mode="eval").body
+    tail = ""
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) and isinstance(tree.func.value, ast.Call):
+        tail = f".{tree.func.attr}()"
+        tree = tree.func.value
+    if not isinstance(tree, ast.Call):
+        return text, [], ""
+    arguments = [ast.unparse(argument).replace("'", '"') for argument in tree.args]
+    arguments += [f"{keyword.arg}={ast.unparse(keyword.value)}".replace("'", '"') for keyword in tree.keywords]
+    return ast.unparse(tree.func), arguments, tail
+
+
+def _python_text(value: Any) -> str:
+    if isinstance(value, dict) and set(value) == {"float"}:
+        return f'float("{value["float"]}")'
+    if isinstance(value, list):
+        return f"[{', '.join(_python_text(item) for item in value)}]"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return repr(value)
+
+
+def _title(name: str) -> str:
+    return re.sub(r'["\\\s]+', " ", name).strip() or "Op"
+
+
+def fused_operators(seed: Seed) -> Sequence[str]:
+    """Operators in plain words, each once."""
+    return list(dict.fromkeys(_plain_word(operator) for operator in seed.fused))
