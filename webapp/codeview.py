@@ -11,6 +11,8 @@ from pygments.lexers import PythonLexer
 
 HIGHLIGHT_LIMIT = 200_000
 """Longer sources are shown plain: highlighting takes about 1 s for each megabyte."""
+LINES_LIMIT = 5_000
+"""More lines are for the download: a browser takes seconds for each ten thousand."""
 
 
 @dataclass(frozen=True)
@@ -41,4 +43,4 @@ def lines_of(source: str, marks: Mapping[int, Mark] | None = None) -> list[Line]
         rendered = highlight(source, lexer, HtmlFormatter(nowrap=True))
     # Pygments escapes the source and closes every span at the end of its line.
     html = [mark_safe(line) for line in rendered.rstrip("\n").split("\n")]  # noqa: S308
-    return [Line(number, line, marks.get(number)) for number, line in enumerate(html, 1)]
+    return [Line(number, line, marks.get(number)) for number, line in enumerate(html[:LINES_LIMIT], 1)]

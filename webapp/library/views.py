@@ -32,11 +32,13 @@ def kernel_page(request: HttpRequest, pk: int) -> HttpResponse:
     """One kernel: how to use it, its evidence in short, where it comes from, its other versions."""
     kernel = get_kernel(request.user, pk)
     versions = kernels_for(request.user).filter(op=kernel.op_id, target=kernel.target).order_by("-version")
+    report = kernel.evaluation.report
     context = {
         "kernel": kernel,
         "gpu": target_spec(kernel.target),
         "evaluation": kernel.evaluation,
-        "report": kernel.evaluation.report,
+        "report": report,
+        "families": sum(family.passed for family in report.families),
         "candidate": kernel.candidate,
         "turn": kernel.candidate.turn,
         "run": kernel.candidate.turn.run,

@@ -116,7 +116,7 @@ def _propose_step(turn: Turn) -> Step:
         case TurnState.PROPOSING | TurnState.WAITING:
             return Step("propose", "active", since=turn.started_at)
         case TurnState.NOTHING | TurnState.ERRORED:
-            return Step("propose", "failed", turn.propose_seconds, note=turn.reason)
+            return Step("propose", "failed", turn.propose_seconds or None, note=turn.reason)
         case TurnState.CANCELLED if turn.proposed_at is None:
             return Step("propose", "skipped")
     return Step("propose", "passed", turn.propose_seconds)

@@ -82,12 +82,14 @@ def _winner(run: Run) -> dict[str, Any] | None:
     evaluation = run.best.evaluations.first()
     if evaluation is None:
         return None
+    report = evaluation.report
     kernels = Kernel.objects.filter(op_id=run.op_id, target=run.target).defer("source")
     kernel = kernels.filter(source_sha256=run.best.source_sha256).first()
     return {
         "candidate": run.best,
         "evaluation": evaluation,
-        "report": evaluation.report,
+        "report": report,
+        "families": sum(family.passed for family in report.families),
         "kernel": kernel,
         "better": None if kernel else kernels.order_by("-version").first(),
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 from django import template
 
-from webapp.codeview import Mark, lines_of
+from webapp.codeview import LINES_LIMIT, Mark, lines_of
 
 register = template.Library()
 
@@ -13,4 +13,5 @@ register = template.Library()
 @register.inclusion_tag("includes/code.html")
 def code(source: str, marks: Mapping[int, Mark] | None = None, *, tall: bool = False) -> dict[str, Any]:
     """Source with line anchors `#L12`, marked lines and their notes."""
-    return {"lines": lines_of(source, marks), "tall": tall}
+    hidden = max(0, len(source.rstrip("\n").split("\n")) - LINES_LIMIT)
+    return {"lines": lines_of(source, marks), "tall": tall, "hidden": hidden}
