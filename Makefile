@@ -10,7 +10,7 @@ UPGRADE ?=
 HOST_PYTHON := $(or $(PYTHON),$(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell command -v $(name)))))
 VENV_PYTHON := .venv/bin/python
 TESTS := $(if $(NO_BROWSER),not gpu and not browser,not gpu)
-PYTHON_PATHS := services webapp tests scripts manage.py
+PYTHON_PATHS := $(wildcard services webapp tests scripts benchmarks manage.py)
 
 # Where bytecode is turned off, `import torch` takes 6 s instead of 2 s.
 export PYTHONDONTWRITEBYTECODE =
@@ -49,7 +49,7 @@ lock: python ## write requirements/*.txt from pyproject.toml (UPGRADE=1: newest 
 
 clean: ## remove .venv and caches; the data in var/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
-	find services webapp tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	find $(PYTHON_PATHS) -name __pycache__ -prune -exec rm -rf {} +
 
 all: python
 	@$(HOST_PYTHON) scripts/bootstrap.py all

@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 # -c: the console script would not find packages of the folder it runs in.
 CHECK_BORDERS = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]
-PATHS = ["services", "webapp", "tests", "scripts", "manage.py"]
+FOLDERS = ["services", "webapp", "tests", "scripts", "benchmarks"]
+PATHS = [*(folder for folder in FOLDERS if (ROOT / folder).exists()), "manage.py"]
 
 
 def checks() -> dict[str, list[str]]:

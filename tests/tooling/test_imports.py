@@ -24,6 +24,7 @@ PARTS: dict[str, list[str]] = {
     "webapp": ["web"],
     "scripts": ["dev", "web", "sandbox", "inference"],
     "tests": list(EXTRAS),
+    "benchmarks": list(EXTRAS),
 }
 # Ops as users write them: they run in the sandbox alone.
 SAMPLES = ROOT / "webapp/ops/samples"
