@@ -2,18 +2,33 @@
 """What a runner answers, as validated on the judge's side. All of it is untrusted: user code sits beside the runner."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+import torch
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
 
 from services.contracts import TensorSpec
 from services.contracts.base import Message
 
 
+def _plausible(spec: TensorSpec) -> TensorSpec:
+    if len(spec.shape) != len(spec.stride) or min([0, *spec.shape, *spec.stride]) < 0 or spec.numel > _MOST_ELEMENTS:
+        raise ValueError(f"no tensor has shape {spec.shape[:9]} with stride {spec.stride[:9]}")
+    if not isinstance(getattr(torch, spec.dtype, None), torch.dtype):
+        raise ValueError(f"torch has no dtype {spec.dtype[:40]!r}")  # noqa: TRY004 (a wrong name, not a wrong type)
+    return spec
+
+
+_MOST_ELEMENTS = 1 << 42
+Spec = Annotated[TensorSpec, AfterValidator(_plausible)]
+Name = Annotated[str, AfterValidator(lambda text: text[:200])]
+"""Cut rather than refused: it is only shown."""
+
+
 class Leaf(Message):
     """One tensor of a tree."""
 
-    spec: TensorSpec
+    spec: Spec
     requires_grad: bool = False
 
 
@@ -26,7 +41,7 @@ class Tree(Message):
     """
 
     structure: JsonValue
-    leaves: list[Leaf] = []
+    leaves: list[Leaf] = Field([], max_length=4096)
 
     @model_validator(mode="after")
     def _names_each_leaf_once(self) -> Self:
@@ -72,7 +87,7 @@ class StateEntry(Message):
 
     name: str
     kind: StateKind
-    spec: TensorSpec
+    spec: Spec
     tied_to: str = ""
     """Name of the earlier entry with which this one shares its memory."""
 
@@ -110,10 +125,10 @@ class Launch(Message):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    kernel: str
+    kernel: Name
     line: int | None = None
     grid: list[int]
-    constants: dict[str, str] = {}
+    constants: dict[Name, Name] = {}
     bytes_read: int | None = None
     """Distinct bytes of tensor arguments."""
     bytes_written: int | None = None
@@ -124,14 +139,16 @@ class Launch(Message):
     """How tl.dot multiplied: "tf32", "tf32x3", "float32" (ieee), "bfloat16", "float16", "float64", ..."""
     flops: int | None = None
     """Element-wise operations, one each."""
+    failed: str = ""
+    """What the kernel raised, also where the code around it went on."""
 
 
 class Forward(Message):
     """One forward. Its outputs stay alive in the runner until the next forward."""
 
     outputs: Tree
-    launches: list[Launch] = []
-    aten: list[AtenCall] | None = None
+    launches: list[Launch] = Field([], max_length=20000)
+    aten: list[AtenCall] | None = Field(None, max_length=100000)
     """Calls outside Triton; None unless they were asked for."""
     seconds: float = Field(ge=0)
     """By the runner's own clock: a hint, never evidence."""
@@ -142,17 +159,17 @@ class KernelCompile(Message):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    kernel: str
+    kernel: Name
     line: int | None = None
     registers: int = Field(ge=0)
     spills: int = Field(ge=0)
     shared_bytes: int = Field(ge=0)
     num_warps: int
     num_stages: int
-    features: list[str] = []
+    features: list[Name] = Field([], max_length=50)
     configurations: int = 1
     """Autotune configurations that compiled."""
-    failed_configurations: list[str] = []
+    failed_configurations: list[Name] = Field([], max_length=200)
     """Those that did not, and why, while another works."""
-    constants: dict[str, str] = {}
+    constants: dict[Name, Name] = {}
     seconds: float = 0.0

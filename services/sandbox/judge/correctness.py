@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from services.contracts import EvaluateRequest, FamilyResult, TolerancePolicy, Verdict
+from services.contracts import ErrorReport, EvaluateRequest, FamilyResult, TolerancePolicy, Verdict
 from services.sandbox.judge.candidate import open_candidate
 from services.sandbox.judge.compare import repeat_difference
 from services.sandbox.judge.families import REQUIRED, Family
@@ -75,7 +75,7 @@ def run_families(
         if checked.verdict is Verdict.PRECISION_DOWNGRADE:
             downgrade = downgrade or checked
         elif checked.verdict:
-            raise Stop(checked.verdict, _summary(checked))
+            raise Stop(checked.verdict, _summary(checked), _spoiled_memory(checked))
     if downgrade:
         raise Stop(Verdict.PRECISION_DOWNGRADE, _summary(downgrade))
 
@@ -152,11 +152,21 @@ def _ask(candidate: Subject, question: Question, policy: TolerancePolicy, findin
     except Stop as stop:
         findings.families.append(failed_family(question, stop.verdict, stop.summary).result)
         raise
+    _refuse_hidden_fault(answer)
     if count:
         findings.first = answer
     if len(findings.questions) < _KEPT_QUESTIONS:
         findings.questions.append(question)
     return _judged(question, answer, policy)
+
+
+def _refuse_hidden_fault(answer: Answer) -> None:
+    """A kernel that fails and is replaced by something else must not count as a kernel that ran."""
+    for launch in answer.forward.launches:
+        if launch.failed:
+            report = ErrorReport(kind="KernelFailed", message=launch.failed, kernel=launch.kernel, line=launch.line)
+            verdict = Verdict.ILLEGAL_MEMORY if launch.failed.startswith("OutOfBounds") else Verdict.RUNTIME_ERROR
+            raise Stop(verdict, f"{launch.kernel} failed and forward went on without it: {launch.failed}", report)
 
 
 def _judged(question: Question, answer: Answer, policy: TolerancePolicy) -> Checked:
@@ -168,6 +178,12 @@ def _judged(question: Question, answer: Answer, policy: TolerancePolicy) -> Chec
         message = f"input {answer.mutated[0]} was changed by the call"
         return failed_family(question, Verdict.INPUT_MUTATED, message)
     return check_answer(question, answer.tree, answer.outputs, policy)
+
+
+def _spoiled_memory(checked: Checked) -> ErrorReport | None:
+    if checked.verdict is not Verdict.ILLEGAL_MEMORY:
+        return None
+    return ErrorReport(kind="GuardOverwritten", message=checked.result.message)
 
 
 def _summary(checked: Checked) -> str:

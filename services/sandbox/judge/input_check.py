@@ -12,6 +12,8 @@ from services.sandbox.judge.roofline import describe_bytes
 from services.sandbox.replies import Leaf, Loaded, Tree
 
 _SLOW_SHARE = 0.25
+_ENOUGH_VALUES = 32
+"""Fewer may all be positive by chance."""
 
 
 def check_layout(tree: Tree, loaded: Loaded, limit_bytes: int) -> Iterator[Finding]:
@@ -38,7 +40,7 @@ def check_values(tree: Tree, values: Sequence[Tensor]) -> Iterator[Finding]:
     positive = [
         leaf
         for leaf, value in zip(tree.leaves, values, strict=True)
-        if value.is_floating_point() and value.numel() > 1 and bool((value >= 0).all())
+        if value.is_floating_point() and value.numel() >= _ENOUGH_VALUES and bool((value >= 0).all())
     ]
     if positive:
         told = f"{_listed(positive)}: an answer that skips a relu or an abs would be right on them."

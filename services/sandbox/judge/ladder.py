@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
+from pydantic import ValidationError
+
 from services.contracts import (
     Backend,
     ErrorReport,
@@ -106,7 +108,10 @@ class _Ladder:
             stop = stopped
         except Exception as fault:  # noqa: BLE001 (whatever breaks in the judge is ours, never the candidate's)
             stop = _infrastructure(fault)
-        return self._evaluation(stop, time.monotonic() - start)
+        try:
+            return self._evaluation(stop, time.monotonic() - start)
+        except ValidationError as fault:
+            return failed_evaluation(self.request, f"the verdict {stop.verdict} lacks its evidence: {fault}")
 
     def _climb(self) -> Stop:
         with self._stage(Stage.LINT):

@@ -70,6 +70,9 @@ def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -
             return
         try:
             launch.run()
+        except BaseException as error:
+            record["failed"] = f"{type(error).__name__}: {error}"[:2000]
+            raise
         finally:
             record.update(launch.measured())
 

@@ -1,0 +1,17 @@
+from collections.abc import Iterator
+
+import pytest
+
+from services.sandbox.runners import Runners
+from services.sandbox.settings import SandboxSettings
+
+
+@pytest.fixture(scope="session")
+def settings() -> SandboxSettings:
+    return SandboxSettings(reference_s=10.0, call_s=60.0)
+
+
+@pytest.fixture(scope="session")
+def runners(settings: SandboxSettings) -> Iterator[Runners]:
+    with Runners(settings) as opened:
+        yield opened
