@@ -14,8 +14,8 @@ from triton.errors import TritonError
 from triton.runtime import driver as drivers
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.errors import OutOfResources
-from triton.runtime.jit import get_jit_fn_file_line
 
+from ..interpreter.rewriting import definition_line
 from .driver import Launched, TargetDriver
 from .failures import TargetCompileError, failure
 
@@ -100,7 +100,7 @@ class _Session:
         ptx, seconds = self._driver.compilations.get(key, ("", 0.0))
         return {
             "kernel": name,
-            "line": get_jit_fn_file_line(function)[1],
+            "line": definition_line(function.fn),
             "launches": len(launches),
             "grid": list(first.grid),
             "constants": _constants(first.source),

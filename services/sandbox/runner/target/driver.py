@@ -132,6 +132,9 @@ class _Utilities:
         usage = register_usage(cubin)
         return 1, usage, *usage, _MAX_THREADS
 
+    def unload_module(self, _: int) -> None:
+        """Nothing was loaded."""
+
     def set_printf_fifo_size(self, _: int) -> None:
         """There is no device to print."""
 

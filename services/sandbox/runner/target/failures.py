@@ -6,7 +6,9 @@ from typing import Any
 from triton.compiler.errors import CompilationError
 from triton.errors import TritonError
 from triton.runtime.errors import OutOfResources
-from triton.runtime.jit import JITFunction, get_jit_fn_file_line
+from triton.runtime.jit import JITFunction
+
+from ..interpreter.rewriting import definition_line
 
 
 class TargetCompileError(Exception):
@@ -65,7 +67,7 @@ def _own_message(error: BaseException) -> str:
 
 
 def _place(error: CompilationError, function: Any) -> dict[str, Any]:
-    line = get_jit_fn_file_line(function)[1] + getattr(error.node, "lineno", 1) - 1
+    line = (definition_line(function.fn) or 1) + getattr(error.node, "lineno", 1) - 1
     return {"kernel": function.__name__, "line": line, "column": getattr(error.node, "col_offset", None)}
 
 
