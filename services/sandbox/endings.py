@@ -14,6 +14,7 @@ _FAULT_FRAME = re.compile(r'File "[^"]*/(?:op|candidate)\.py", line (\d+) in (\S
 _NO_MEMORY = re.compile(r"bad_alloc|MemoryError|allocate memory")
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS}
 _FRAMES = 20
+_TEXT = 8000
 
 
 class RunnerFault(Exception):
@@ -36,12 +37,18 @@ def reported(error: Any) -> RunnerFault:
     """A fault that the process itself reports. ProtocolError where it is none or claims to be ours."""
     try:
         verdict = Verdict(error["verdict"])
-        report = ErrorReport.model_validate(error["report"])
+        report = _bounded(ErrorReport.model_validate(error["report"]))
     except (KeyError, TypeError, ValueError) as invalid:
         raise wire.ProtocolError(f"not a fault: {invalid}") from None
     if verdict.fault is not Fault.CANDIDATE:
         raise wire.ProtocolError(f"a process does not judge itself {verdict}")
     return RunnerFault(verdict, report)
+
+
+def _bounded(report: ErrorReport) -> ErrorReport:
+    frames = [frame.model_copy(update={"code": frame.code[:500]}) for frame in report.frames[-_FRAMES:]]
+    cut = {"message": report.message[:_TEXT], "detail": report.detail[:_TEXT], "kind": report.kind[:100]}
+    return report.model_copy(update={**cut, "kernel": report.kernel[:200], "frames": frames})
 
 
 def timed_out(call: str, wall_s: float, fault_text: str) -> RunnerFault:

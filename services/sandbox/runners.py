@@ -4,6 +4,7 @@ A Runners object owns one zygote for each kind and role, and forks a fresh proce
 """
 
 import contextlib
+import resource
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +49,7 @@ class Precision(StrEnum):
 
 _FILE_NAMES = {Role.REFERENCE: "op.py", Role.CANDIDATE: "candidate.py"}
 _FORK_S = 20.0
+_DESCRIPTORS = 16384
 _Reply = TypeVar("_Reply", bound=Message)
 
 
@@ -64,6 +66,7 @@ class Runners:
 
     def __init__(self, settings: SandboxSettings | None = None) -> None:
         self._settings = settings or SandboxSettings()
+        _allow_many_descriptors()
         try:
             self.isolation = probe(self._settings)
         except IsolationRefused as refused:
@@ -340,6 +343,13 @@ class Runner:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _allow_many_descriptors() -> None:
+    """Each parameter of a module is a descriptor while it is copied."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 def _tree_request(inputs: Tree) -> dict[str, Any]:

@@ -156,10 +156,14 @@ class Zygote:
         """Kill it and, with its namespace, everything below it."""
         if self._process is None:
             return
+        self.control.close()
+        if self._isolation.bwrap is None:
+            # no namespace dies with it: let it end its descendants itself
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_KILL_S)
         self._process.kill()
         self._process.wait()
         self._process = None
-        self.control.close()
         self._log.close()
 
     def close(self) -> None:
@@ -289,6 +293,7 @@ class Child:
             if not self._told_of_end(_KILL_S):
                 self._lose()
         self._drain()
+        self._pipes.clear()
         self._open.close()
         self._zygote.child = None
         return self._ended or Ended("lost", 0, None)

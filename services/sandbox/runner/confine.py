@@ -70,7 +70,7 @@ _DENIED: dict[str, tuple[int, int]] = {  # name: (x86_64, aarch64)
     "open_by_handle_at": (304, 265),
     "personality": (135, 92),
 }
-_SOCKET, _CLONE = (41, 198), (56, 220)
+_SOCKET, _CLONE, _PRLIMIT = (41, 198), (56, 220), (302, 261)
 _CLONE3 = 435
 _CLONE_NEWUSER = 0x10000000
 _AF_UNIX = 1
@@ -111,6 +111,12 @@ def limit(limits: Limits) -> None:
         resource.setrlimit(kind, (value, value))
     # a soft limit below the hard one, so that SIGXCPU tells it from any other SIGKILL
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_s, limits.cpu_s + 5))
+
+
+def volunteer_for_oom() -> None:
+    """Let the kernel, when short of memory, take this process before any of ours."""
+    with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
+        file.write("1000")
 
 
 def become(uid: int) -> None:
@@ -178,8 +184,10 @@ def _filter(arch: int, denied: Sequence[int], column: int) -> bytes:
         code += [(_JEQ, 0, 1, number), (_RET, 0, 0, refuse)]
     # glibc falls back to clone, whose flags can be read here, where clone3 is missing
     code += [(_JEQ, 0, 1, _CLONE3), (_RET, 0, 0, missing)]
-    code += [(_JEQ, 0, 3, _CLONE[column]), (_LD_ABS, 0, 0, 16), (_JSET, 0, 5, _CLONE_NEWUSER), (_RET, 0, 0, refuse)]
-    code += [(_JEQ, 0, 3, _SOCKET[column]), (_LD_ABS, 0, 0, 16), (_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, refuse)]
+    code += [(_JEQ, 0, 3, _CLONE[column]), (_LD_ABS, 0, 0, 16), (_JSET, 0, 9, _CLONE_NEWUSER), (_RET, 0, 0, refuse)]
+    code += [(_JEQ, 0, 3, _SOCKET[column]), (_LD_ABS, 0, 0, 16), (_JEQ, 5, 0, _AF_UNIX), (_RET, 0, 0, refuse)]
+    # limits of another process: as the same user one could starve the zygote
+    code += [(_JEQ, 0, 3, _PRLIMIT[column]), (_LD_ABS, 0, 0, 16), (_JEQ, 1, 0, 0), (_RET, 0, 0, refuse)]
     code += [(_RET, 0, 0, _ALLOW)]
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 

@@ -155,6 +155,7 @@ def _become_child(zygote: Zygote, request: dict[str, Any], fds: list[int]) -> No
 
 def _confine(config: dict[str, Any]) -> None:
     """In this order: the limit on processes counts the new user's, seccomp allows nothing of this afterwards."""
+    confine.volunteer_for_oom()
     confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
     if config["uid"] is not None:
         confine.become(config["uid"])

@@ -278,6 +278,12 @@ def test_the_users_own_reraise_is_the_error(runners: Runners) -> None:
         run(runners, runner)
 
 
+def test_an_exception_without_readable_text_is_still_reported(runners: Runners) -> None:
+    body = "class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd"
+    with candidate(runners, body) as runner, pytest.raises(RunnerFault, match="Odd: the exception cannot be read"):
+        run(runners, runner)
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [

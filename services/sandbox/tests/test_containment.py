@@ -1,6 +1,8 @@
 """User code that misbehaves is ended as a whole, blamed rightly, and leaves nothing to the next."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,18 +30,10 @@ def fault(runners: Runners, body: str, *, wall_s: float = 20.0) -> RunnerFault:
     return caught.value
 
 
-def runner_processes() -> list[int]:
-    """Processes of the slots' users on this machine, zygotes not among them."""
+def slot_processes() -> list[int]:
+    """This process's descendants that run as a slot's user: candidates and what they started."""
     first = SandboxSettings().first_uid
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if first <= entry.stat().st_uid < first + 1000:
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
+    return [pid for pid in descendants(os.getpid()) if first <= Path(f"/proc/{pid}").stat().st_uid < first + 1000]
 
 
 @pytest.mark.parametrize(
@@ -65,15 +59,16 @@ def test_each_end_has_its_verdict_and_line(
     assert (caught.verdict, caught.report.kind, caught.report.line) == (verdict, kind, line)
 
 
-def test_memory_of_the_whole_tree_counts(runners: Runners) -> None:
+def test_memory_of_the_whole_tree_counts() -> None:
     body = """
 for _ in range(4):
     if os.fork() == 0:
-        held = bytearray(os.urandom(1 << 20) * 2000)
+        held = b"x" * (1 << 29)
         time.sleep(60)
 time.sleep(60)
 """
-    caught = fault(runners, body)
+    with Runners(SandboxSettings(memory_bytes=3 << 29)) as runners:
+        caught = fault(runners, body, wall_s=60.0)
     assert (caught.verdict, caught.report.kind) == (Verdict.OUT_OF_MEMORY, "MemoryLimit")
 
 
@@ -94,7 +89,7 @@ except OSError:
         assert isinstance(structure, dict)
         assert 30 < structure["value"] < 64  # type: ignore[operator]
     if probe(SandboxSettings()).drops_root:
-        assert runner_processes() == []
+        assert slot_processes() == []
     assert answer(runners, "return 1") == {"value": 1}
 
 
@@ -132,6 +127,60 @@ def test_closed_streams_do_no_harm(runners: Runners) -> None:
 def test_garbage_on_the_socket_is_the_candidates_fault(runners: Runners, body: str) -> None:
     caught = fault(runners, body, wall_s=5.0)
     assert (caught.verdict, caught.report.kind) == (Verdict.RUNTIME_ERROR, "ProtocolViolation")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"shape": [-1], "stride": [1], "dtype": "float32"},
+        {"shape": [1 << 50], "stride": [1], "dtype": "float32"},
+        {"shape": [2], "stride": [], "dtype": "float32"},
+        {"shape": [2], "stride": [1], "dtype": "load"},
+        {"shape": "many", "stride": [1], "dtype": "float32"},
+    ],
+)
+def test_an_output_that_no_tensor_can_be_is_refused(runners: Runners, spec: dict[str, object]) -> None:
+    body = f"import runner.trees\nrunner.trees.spec = lambda tensor: {spec}\nreturn x"
+    assert fault(runners, body).report.kind == "ProtocolViolation"
+
+
+def test_a_worker_that_is_killed_leaves_no_process() -> None:
+    program = """
+import os, sys
+from services.sandbox.runners import Role, RunnerKind, Runners
+runners = Runners()
+runner = runners.spawn(RunnerKind.INTERPRET, Role.CANDIDATE)
+print(os.getpid(), flush=True)
+runner.load("import time\\nimport os\\nif os.fork() == 0: os.setsid()\\ntime.sleep(300)", "ModelNew")
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
+    ) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        time.sleep(0.5)
+        below = descendants(worker.pid)
+        assert len(below) >= 3
+        worker.kill()
+    deadline = time.monotonic() + 5
+    while (left := [pid for pid in below if alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+
+
+def descendants(ancestor: int) -> list[int]:
+    found = [ancestor]
+    for pid in found:
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, task.read_text().split())
+    return found[1:]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_a_process_that_hangs_up_is_ended(runners: Runners) -> None:

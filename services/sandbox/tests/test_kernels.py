@@ -117,6 +117,25 @@ def test_a_front_end_error_is_a_compile_error_with_its_place(runners: Runners) -
         assert "undefined_name" in report.message
 
 
+@pytest.mark.parametrize(
+    ("statement", "verdict"),
+    [
+        ("undefined_name", Verdict.COMPILE_ERROR),
+        ("tl.arange(0, 3).to(tl.int32)", Verdict.COMPILE_ERROR),
+        ("tl.device_assert(n < 0, 'never') or n", Verdict.RUNTIME_ERROR),
+    ],
+)
+def test_errors_in_a_kernels_body_are_compile_errors_unless_the_device_raises_them(
+    runners: Runners, runner: Runner, statement: str, verdict: Verdict
+) -> None:
+    with runner:
+        inputs = loaded(runner, statement)
+        with pytest.raises(RunnerFault) as caught:
+            runner.forward(inputs, exported(runners, runner, inputs))
+        assert caught.value.verdict is verdict
+        assert (caught.value.report.kernel, caught.value.report.line) == ("double_kernel", 10)
+
+
 def test_cuda_in_an_op_names_the_line_and_the_mend(runners: Runners) -> None:
     with runners.spawn(RunnerKind.INTERPRET, Role.REFERENCE) as runner:
         runner.load(SOURCE, "ModelNew")
