@@ -9,7 +9,6 @@ from typing import Any
 from billiard.einfo import ExceptionInfo
 from celery import Task
 from celery.signals import worker_process_shutdown
-from pydantic import ValidationError
 
 from services.broker import (
     EVALUATE_CANDIDATE,
@@ -50,6 +49,7 @@ class _Workshop:
     def runners(self) -> Runners:
         if self._runners is None:
             self._runners = Runners(_SETTINGS)
+            self._runners.warm()
         return self._runners
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ def evaluate_candidate(self: SandboxTask, message: dict[str, Any]) -> None:
         try:
             evaluation = evaluate(request, _workshop.runners(), report, _SETTINGS)
         except InfrastructureFault as fault:
-            evaluation = failed_evaluation(request, str(fault))
+            evaluation = failed_evaluation(request.candidate_id, request.attempt, request.target, str(fault))
     if evaluation.verdict is Verdict.INFRASTRUCTURE:
         log.error("candidate %s: %s", request.candidate_id, evaluation.summary)
         _workshop.close()
@@ -109,7 +109,7 @@ def screen_op(self: SandboxTask, message: dict[str, Any]) -> None:
         try:
             screening = screen(request, _workshop.runners(), report, _SETTINGS)
         except InfrastructureFault as fault:
-            screening = failed_screening(request, str(fault))
+            screening = failed_screening(request.op.op_id, request.target, str(fault))
     if screening.status is ScreenStatus.INFRASTRUCTURE:
         log.error("op %s: %s", request.op.op_id, screening.findings[-1].detail)
         _workshop.close()
@@ -131,14 +131,13 @@ def _answer_screening(report: ScreeningReport) -> None:
 
 
 def _answer_failure(task: str, message: dict[str, Any], reason: str) -> None:
-    """An infrastructure answer to a message, if the message can be read at all."""
-    try:
-        if task == EVALUATE_CANDIDATE:
-            _answer_evaluation(failed_evaluation(EvaluateRequest.model_validate(message), reason))
-        else:
-            _answer_screening(failed_screening(ScreenRequest.model_validate(message), reason))
-    except ValidationError:
-        log.exception("an unreadable request: the web and this worker are of different versions")
+    """An infrastructure answer, also to a message of another version of the web."""
+    target = str(message.get("target", "unknown"))
+    if task == EVALUATE_CANDIDATE:
+        candidate_id, attempt = str(message.get("candidate_id", "")), int(message.get("attempt", 1))
+        _answer_evaluation(failed_evaluation(candidate_id, attempt, target, reason))
+    else:
+        _answer_screening(failed_screening(str(message.get("op", {}).get("op_id", "")), target, reason))
 
 
 @contextmanager

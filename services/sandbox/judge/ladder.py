@@ -70,16 +70,16 @@ def evaluate(
     return _Ladder(request, runners, progress, settings or SandboxSettings(), only).run()
 
 
-def failed_evaluation(request: EvaluateRequest, reason: str) -> Evaluation:
+def failed_evaluation(candidate_id: str, attempt: int, target: str, reason: str) -> Evaluation:
     """An Evaluation for a worker that could not even begin; nothing ran, so nothing was shut in."""
     return Evaluation(
-        candidate_id=request.candidate_id,
-        attempt=request.attempt,
+        candidate_id=candidate_id,
+        attempt=attempt,
         verdict=Verdict.INFRASTRUCTURE,
         summary=f"The sandbox itself failed, not the candidate: {reason}",
         error=ErrorReport(kind="InfrastructureFault", message=reason),
         backend=Backend.HOST,
-        target=request.target,
+        target=target,
         isolation=IsolationLevel.NONE,
         versions=versions(),
         evaluator_version=EVALUATOR_VERSION,
@@ -111,7 +111,8 @@ class _Ladder:
         try:
             return self._evaluation(stop, time.monotonic() - start)
         except ValidationError as fault:
-            return failed_evaluation(self.request, f"the verdict {stop.verdict} lacks its evidence: {fault}")
+            request, reason = self.request, f"the verdict {stop.verdict} lacks its evidence: {fault}"
+            return failed_evaluation(request.candidate_id, request.attempt, request.target, reason)
 
     def _climb(self) -> Stop:
         with self._stage(Stage.LINT):

@@ -61,13 +61,13 @@ def screen(
     return _Screening(request, runners, progress, settings or SandboxSettings()).run()
 
 
-def failed_screening(request: ScreenRequest, reason: str) -> ScreeningReport:
+def failed_screening(op_id: str, target: str, reason: str) -> ScreeningReport:
     """A report of a worker that could not even begin; nothing ran, so nothing was shut in."""
     return ScreeningReport(
-        op_id=request.op.op_id,
+        op_id=op_id,
         status=ScreenStatus.INFRASTRUCTURE,
         findings=[finding("infrastructure", reason)],
-        target=request.target,
+        target=target,
         isolation=IsolationLevel.NONE,
         versions=versions(),
         evaluator_version=EVALUATOR_VERSION,
