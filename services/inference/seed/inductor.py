@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from services.contracts import GpuSpec
 from services.inference.seed.errors import NoSeedError
+from services.inference.seed.indexing import methods
 
 _OPTIONS: dict[str, Any] = {
     # the text of this very call, compiled by nobody
@@ -66,7 +67,6 @@ class _Written(Exception):
 
 def write_program(module: fx.GraphModule, inputs: list[torch.Tensor], fake: FakeTensorMode) -> str:
     """Inductor's Python module for an ATen graph of fake CUDA tensors; call it inside `pretended_gpu`."""
-    from torch._functorch.aot_autograd import make_boxed_func  # noqa: F401  registers the backends
     from torch._guards import TracingContext, tracing
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx_inner
@@ -86,8 +86,16 @@ def write_program(module: fx.GraphModule, inputs: list[torch.Tensor], fake: Fake
 
 def decompose(module: fx.GraphModule, inputs: list[torch.Tensor], fake: FakeTensorMode) -> fx.GraphModule:
     """The same graph without mutation, in the operators that Inductor lowers."""
+    from torch._decomp import decomposition_table
     from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.lowering import lowerings
     from torch.fx.experimental.proxy_tensor import make_fx
+
+    table = select_decomp_table()
+    # eager's own overloads, of which Inductor knows only those that its front end makes
+    targets = {node.target for node in module.graph.nodes if node.op == "call_function"}
+    unknown = {target for target in targets if target not in table and target not in lowerings}
+    table = table | {target: decomposition_table[target] for target in unknown if target in decomposition_table}
 
     def run(*values: torch.Tensor) -> Any:
         return fx.Interpreter(module).run(*values)
@@ -95,7 +103,7 @@ def decompose(module: fx.GraphModule, inputs: list[torch.Tensor], fake: FakeTens
     with torch.no_grad(), fake, fx.traceback.preserve_node_meta():
         traced = make_fx(
             torch.func.functionalize(run, remove="mutations"),
-            decomposition_table=select_decomp_table(),
+            decomposition_table=table,
             tracing_mode="real",
         )(*inputs)
     traced.graph.eliminate_dead_code()
@@ -158,6 +166,7 @@ def _replacements(spec: GpuSpec) -> list[tuple[Any, str, Any]]:
         *((torch.cuda, name, value) for name, value in cuda.items()),
         *((interfaces.CudaInterface.Worker, name, staticmethod(value)) for name, value in worker.items()),
         *((interfaces.CudaInterface, name, staticmethod(value)) for name, value in interface.items()),
+        *((torch.Tensor, name, value) for name, value in methods().items()),
         (interfaces.CudaInterface, "device", no_device),
         (torch.version, "cuda", torch.version.cuda or "13.0"),
         (GraphLowering, "save_output_code", staticmethod(written)),

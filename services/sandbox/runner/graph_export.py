@@ -21,6 +21,8 @@ from torch.utils._pytree import tree_iter, tree_map
 MAX_NODES = 2000
 MAX_CONSTANT_ELEMENTS = 4096
 CPU_ONLY = ("_for_cpu", "mkldnn")
+CUDA_ONLY = ("_thnn_fused", "_cudnn", "miopen")
+"""Operators that no CPU has: the same forward traced on the CPU says it in common ones."""
 
 Json = Any
 
@@ -203,6 +205,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise ValueError(f"no graph: forward draws random numbers ({name})")
         if torch.Tag.dynamic_output_shape in func.tags:
             raise DynamicOutputShapeException(func)
+        if self.fake is not None and any(part in name for part in CUDA_ONLY):
+            raise NotImplementedError(f"{name} exists on a GPU only")
         if any(part in name for part in CPU_ONLY):
             raise ValueError(f"no graph: {name} exists on the CPU only, and the op could not be traced as for a GPU")
 

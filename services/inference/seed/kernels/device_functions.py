@@ -31,6 +31,17 @@ def online_softmax_finish(running_max, running_sum):
     return row_max, row_sum
 '''
 
+_ONLINE_SOFTMAX_MERGE = '''
+@triton.jit
+def online_softmax_merge(max_a, sum_a, max_b, sum_b):
+    """Maximum and sum of exponentials of two parts of a row taken together."""
+    new_max = tl.maximum(max_a, max_b, propagate_nan=tl.PropagateNan.ALL)
+    unseen = new_max == float("-inf")
+    rescale_a = tl.where(unseen, 1.0, tl.exp(max_a - new_max))
+    rescale_b = tl.where(unseen, 1.0, tl.exp(max_b - new_max))
+    return new_max, sum_a * rescale_a + sum_b * rescale_b
+'''
+
 _WELFORD_STEP = '''
 @triton.jit
 def welford_step(x, mean, m2, count):
@@ -124,6 +135,7 @@ def floor_remainder(a, b):
 
 FUNCTIONS: dict[str, DeviceFunction] = {
     "online_softmax_step": DeviceFunction(_ONLINE_SOFTMAX_STEP),
+    "online_softmax_merge": DeviceFunction(_ONLINE_SOFTMAX_MERGE),
     "online_softmax_finish": DeviceFunction(_ONLINE_SOFTMAX_FINISH),
     "welford_step": DeviceFunction(_WELFORD_STEP),
     "welford_combine": DeviceFunction(_WELFORD_COMBINE),

@@ -35,6 +35,7 @@ _FIXED_NAMES = {
         "rxmask": "mask", "r0_offset": "start",
     },
 }  # fmt: skip
+_NAMED_VALUES = {"mean", "variance", "rstd"}
 _NAMED_CALLS = ("tl.sum", "tl.max", "tl.min", "tl.reduce", "tl.associative_scan")
 
 
@@ -99,6 +100,8 @@ class _Writer:
         self.destinations = dict(_destinations(body))
         self.namer = Namer(set(fixed.values()) | set(normaliser.functions))
         self.final: dict[str, ast.expr] = {name: ast.Name(new) for name, new in fixed.items()}
+        self.pending: dict[str, ast.expr] = {}
+        """Values on their way into their only use."""
         self.pointers: dict[str, str] = {}
         self.stored: dict[str, str] = {}
         self.lines: list[str] = []
@@ -146,16 +149,22 @@ class _Writer:
             return
         once = self.reads[name] == 1 and local[name] == 1
         plain = not call_name(value).startswith((*_NAMED_CALLS, "tl.load"))
-        stable = not self.carried & set(names_in(value)) or isinstance(value, ast.BinOp)
-        if once and plain and stable and len(ast.unparse(new)) <= LONGEST_INLINE:
-            self.final[name] = new
+        named = value_name(new) in _NAMED_VALUES
+        if once and plain and not named and len(ast.unparse(new)) <= LONGEST_INLINE:
+            self.final[name] = self.pending[name] = new
             return
         self._name_and_print(name, new, self._wish(name, value, new), depth)
 
     def _assign_carried(self, name: str, new: ast.expr, depth: int) -> None:
         if name not in self.final:
             self.final[name] = ast.Name(self.namer.fresh(carried_name(name)))
-        self._print(assign(self.final[name], new), depth)
+        target = self.final[name]
+        for waiting, expression in list(self.pending.items()):
+            # its value is the one before this assignment
+            if set(names_in(target)) & set(names_in(expression)):
+                self._name_and_print(waiting, expression, value_name(expression), depth)
+                del self.pending[waiting]
+        self._print(assign(target, new), depth)
 
     def _wish(self, name: str, value: ast.expr, new: ast.expr) -> str:
         if tensor := self.tensors.get(self.destinations.get(name, "")):
@@ -214,6 +223,7 @@ class _Writer:
     def _expression(self, node: ast.expr) -> ast.expr:
         """The expression in final names."""
         for name in names_in(node):
+            self.pending.pop(name, None)
             if name in self.normaliser.book.pointers:
                 self._pointer(name)
         mapping = self.final | {name: ast.Name(new) for name, new in self.pointers.items()}

@@ -21,7 +21,7 @@ def lines_of(statement: ast.stmt, depth: int) -> list[str]:
 def _tuple_text(target: ast.expr) -> str:
     if isinstance(target, ast.Tuple):
         names = ", ".join(ast.unparse(item) for item in target.elts)
-        return f"{names}," if len(target.elts) == 1 else names
+        return f"({names},)" if len(target.elts) == 1 else names
     return ast.unparse(target)
 
 

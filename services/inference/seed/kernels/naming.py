@@ -39,6 +39,7 @@ _CALLS = {
 _TUPLES = {
     "online_softmax_finish": ("row_max", "row_sum"),
     "online_softmax_step": ("next_max", "next_sum"),
+    "online_softmax_merge": ("next_max", "next_sum"),
     "welford_finish": ("mean", "m2", "count"),
     "welford_step": ("next_mean", "next_m2", "next_count"),
     "largest_with_index": ("row_max", "row_argmax"),
@@ -125,6 +126,8 @@ def _call_word(call: ast.Call) -> str:
     argument = call.args[0] if call.args else None
     if name in {"tl.rsqrt", "libdevice.rsqrt"}:
         return "rstd"
+    if name == "tl.sum" and "== BLOCK_COLS - 1" in ast.unparse(call):
+        return "last"
     if name == "tl.sum" and argument is not None and _has_square(argument):
         return "square_sum"
     if name == "tl.reduce":

@@ -1,6 +1,7 @@
 """First pass over a kernel: Inductor's idioms become plain Triton, one operation to a statement as before."""
 
 import ast
+import math
 from typing import Any
 
 from services.inference.seed.errors import NoSeedError
@@ -15,6 +16,7 @@ _PLAIN_TL = {"exp", "exp2", "log", "log2", "rsqrt", "sqrt", "floor", "ceil", "er
 _TL_NAMES = {"sqrt": "sqrt_rn"}
 _TO_FUNCTIONS = {
     "online_softmax_combine": "online_softmax_step",
+    "online_softmax_combine_with_sum": "online_softmax_merge",
     "online_softmax_reduce": "online_softmax_finish",
     "welford_reduce": "welford_step",
     "welford": "welford_finish",
@@ -174,9 +176,22 @@ class Normaliser(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         left, right = _narrow(self, self.visit(node.left)), _narrow(self, self.visit(node.comparators[0]))
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+            return ast.Constant(bool(eval(ast.unparse(ast.Compare(left, node.ops, [right])))))  # noqa: S307  literals
         if not (_is_full_scalar(left) and _is_full_scalar(right)):
             left, right = self._pair(left, right, any_integer=True)
+        if isinstance(right, ast.Constant) and right.value is False and isinstance(node.ops[0], ast.NotEq):
+            return left
         return ast.Compare(left, node.ops, [right])
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """`a if x.dtype is tl.float32 else b`, decided now."""
+        match node.test:
+            case ast.Compare(left=ast.Attribute(value=value, attr="dtype"), ops=[ast.Is()], comparators=[wanted]):
+                dtype = self.book.of(self.visit(value)).dtype
+                if dtype is not None:
+                    return self.visit(node.body if dtype == short_dtype(wanted) else node.orelse)
+        raise NoSeedError(f"a kernel decides in a way without a plain form: {ast.unparse(node)[:80]}")
 
     def _pair(self, left: ast.expr, right: ast.expr, *, any_integer: bool) -> tuple[ast.expr, ast.expr]:
         """Two operands with constants as literals, where the other operand's dtype makes that the same."""
@@ -240,6 +255,10 @@ class Normaliser(ast.NodeTransformer):
             return self._extreme(args[0], short[:3])
         if short in _REDUCE_BY:
             return self._reduce(args[0], _REDUCE_BY[short])
+        if short == "select_one":
+            masked = ast.Call(_dotted("tl.where"), [args[1], args[0], ast.Constant(0)], [])
+            keep = [ast.keyword("keep_dims", ast.Constant(True))] if _keeps_dims(node) else []
+            return ast.Call(_dotted("tl.sum"), [masked], [_axis_one(), *keep])
         if short == "promote_to_tensor":
             return args[0]
         if short in _TO_FUNCTIONS:
@@ -257,7 +276,7 @@ class Normaliser(ast.NodeTransformer):
 
     def _function(self, name: str, args: list[ast.expr]) -> ast.expr:
         self.functions.add(name)
-        count = {"online_softmax_step": 3, "online_softmax_finish": 2, "welford_step": 4, "welford_finish": 3}
+        count = {"online_softmax_step": 3, "online_softmax_merge": 4, "online_softmax_finish": 2, "welford_step": 4, "welford_finish": 3}
         used = args[: count.get(name, 4 if name.endswith("er_with_index") else 2)]
         if "softmax" in name or "welford" in name or "with_index" in name:
             used = [self._wide(argument, "xr") for argument in used]
@@ -265,6 +284,8 @@ class Normaliser(ast.NodeTransformer):
 
     def _math(self, node: ast.Call, owner: str, short: str) -> ast.expr:
         args = [self.visit(argument) for argument in node.args]
+        if short == "signbit" and _is_full_scalar(args[0]) and isinstance(args[0], ast.Call):
+            return ast.Constant(int(math.copysign(1.0, ast.literal_eval(args[0].args[1])) < 0))
         if short in _PLAIN_TL and self.book.of(args[0]).dtype in {"fp32", None, "i32", "i64"}:
             return ast.Call(_dotted(f"tl.{_TL_NAMES.get(short, short)}"), args, [])
         if owner == "tl_math" and short in _PLAIN_TL | {"fma"}:
@@ -291,7 +312,7 @@ class Normaliser(ast.NodeTransformer):
             value = args[0]
             wide = ast.Tuple([self._wide(item) for item in value.elts]) if isinstance(value, ast.Tuple) else value
             return ast.Call(node.func, [wide, *args[1:]], keywords)
-        if short in {"full", "zeros", "arange", "program_id", "range", "num_programs", "sigmoid", "rand", "randn"}:
+        if short in {"full", "zeros", "arange", "program_id", "range", "num_programs", "sigmoid", "sqrt_rn", "div_rn"}:
             return ast.Call(node.func, args, keywords)
         raise NoSeedError(f"a kernel calls tl.{short}, which has no plain form")
 
@@ -339,6 +360,10 @@ def _narrow(normaliser: Normaliser, node: ast.expr) -> ast.expr:
         case ast.Name(id=name) if name in normaliser.widened:
             return normaliser.widened[name]
     return node
+
+
+def _keeps_dims(node: ast.Call) -> bool:
+    return any(keyword.arg == "keep_dims" and ast.unparse(keyword.value) == "True" for keyword in node.keywords)
 
 
 def _mask_keyword(mask: ast.expr) -> list[ast.keyword]:
