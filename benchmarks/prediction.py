@@ -1,0 +1,145 @@
+"""How good the host backend's predictions are: predicted against measured speedup of the seeds of the sample ops.
+
+    python benchmarks/prediction.py collect predicted.json     # no GPU: screen, propose and judge every sample
+    python benchmarks/prediction.py measure predicted.json measured.json     # on the target GPU: torch and triton only
+
+`measure` judges nothing: it runs our own seeds on our own samples, and is no sandbox.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "webapp" / "ops" / "samples"
+TARGET = "h200"
+
+
+def collect(path: Path, folder: Path) -> None:
+    """Write each op's source, its seed and what the host backend says of it."""
+    sys.path.insert(0, str(ROOT))
+    from services.contracts import EvaluateRequest, OpSpec, Proposer, ProposeRequest, ScreenRequest
+    from services.inference.seed import propose_seed
+    from services.sandbox.judge.ladder import evaluate
+    from services.sandbox.judge.screening import screen
+    from services.sandbox.runners import Runners
+
+    rows = []
+    with Runners() as runners:
+        for file in sorted(folder.glob("[a-z]*.py")):
+            op = OpSpec(op_id="0", name=file.stem, source=file.read_text())
+            report = screen(ScreenRequest(op=op, target=TARGET), runners, lambda stage: None)
+            request = ProposeRequest(
+                turn_id="0",
+                proposer=Proposer.SEED,
+                op=op,
+                facts=report.facts,
+                graph=report.graph,
+                graph_error=report.graph_error,
+                target=TARGET,
+            )
+            result = propose_seed(request)
+            row: dict[str, Any] = {"op": op.name, "reference": op.source, "reason": result.reason}
+            if result.proposals and (source := result.proposals[0].source):
+                judged = evaluate(
+                    EvaluateRequest(candidate_id="0", op=op, source=source, target=TARGET), runners, lambda stage: None
+                )
+                row |= {
+                    "candidate": source,
+                    "verdict": judged.verdict,
+                    "predicted": judged.predicted_speedup,
+                    "estimate": judged.estimate.model_dump(mode="json") if judged.estimate else None,
+                }
+            rows.append(row)
+            print(op.name, row.get("verdict", result.reason), row.get("predicted"), flush=True)
+            path.write_text(json.dumps(rows, indent=1))
+
+
+def measure(source: Path, destination: Path) -> None:
+    """Time reference, torch.compile and candidate on this GPU; medians with cold L2, in microseconds."""
+    import torch
+    from triton.testing import do_bench
+
+    rows = json.loads(source.read_text())
+    for row in rows:
+        if "candidate" not in row:
+            continue
+        reference, candidate = (_load(role, row["op"], row[role]) for role in ("reference", "candidate"))
+        torch.manual_seed(0)
+        with torch.device("cuda"), torch.no_grad():
+            model = reference.Model(*reference.get_init_inputs()).eval()
+            inputs = [value.cuda() if torch.is_tensor(value) else value for value in reference.get_inputs()]
+            ours = candidate.ModelNew(*reference.get_init_inputs()).eval()
+            ours.load_state_dict(model.state_dict())
+            started = time.perf_counter()
+            got, expected = ours(*inputs), model(*inputs)
+            torch.cuda.synchronize()
+            row["first_call_s"] = time.perf_counter() - started
+            row["max_error"] = _error(got, expected)
+            compiled = torch.compile(model)
+            compiled(*inputs)
+            for name, call in (("eager", model), ("compiled", compiled), ("candidate", ours)):
+                row[f"{name}_us"] = 1e3 * do_bench(partial(call, *inputs), warmup=50, rep=200, return_mode="median")
+        row["measured"] = row["eager_us"] / row["candidate_us"]
+        row["against_compile"] = row["compiled_us"] / row["candidate_us"]
+        destination.write_text(json.dumps(rows, indent=1))
+        torch._dynamo.reset()
+    print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    print(
+        f"{'op':<22}{'predicted':>10}{'measured':>10}{'vs compile':>11}{'eager us':>10}{'ours us':>9}{'max error':>11}"
+    )
+    for row in rows:
+        if "measured" in row:
+            print(
+                f"{row['op']:<22}{row['predicted'] or 0:>10.2f}{row['measured']:>10.2f}{row['against_compile']:>11.2f}"
+                f"{row['eager_us']:>10.1f}{row['candidate_us']:>9.1f}{row['max_error']:>11.1e}"
+            )
+
+
+def _load(role: str, op: str, source: str) -> ModuleType:
+    """Triton reads a kernel's source from its file, so the source becomes one."""
+    folder = Path(tempfile.mkdtemp(prefix="prediction-"))
+    name = f"{role}_{op}"
+    (folder / f"{name}.py").write_text(source)
+    sys.path.insert(0, str(folder))
+    return importlib.import_module(name)
+
+
+def _error(got: Any, expected: Any) -> float:
+    """Largest error over all tensors of the output, relative to the output's rms."""
+    import torch
+
+    if torch.is_tensor(expected):
+        wide = expected.double()
+        return float((got.double() - wide).abs().max() / wide.square().mean().sqrt().clamp_min(1e-30))
+    if isinstance(expected, dict):
+        return max(_error(got[key], expected[key]) for key in expected)
+    return max(_error(one, other) for one, other in zip(got, expected, strict=True))
+
+
+def main() -> None:
+    """Collect or measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    collecting = commands.add_parser("collect", help="no GPU needed")
+    collecting.add_argument("predicted", type=Path)
+    collecting.add_argument("--ops", type=Path, default=SAMPLES, help="folder of ops in KernelBench format")
+    measuring = commands.add_parser("measure", help="on the target GPU")
+    measuring.add_argument("predicted", type=Path)
+    measuring.add_argument("measured", type=Path)
+    arguments = parser.parse_args()
+    if arguments.command == "collect":
+        collect(arguments.predicted, arguments.ops)
+    else:
+        measure(arguments.predicted, arguments.measured)
+
+
+if __name__ == "__main__":
+    main()
