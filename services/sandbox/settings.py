@@ -1,6 +1,7 @@
 """Settings of a sandbox worker: the only code here that reads the environment."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -13,7 +14,7 @@ class SandboxSettings(BaseSettings):
 
     allow_unsafe: bool = False
     """Run user code with no isolation at all where neither bubblewrap nor Landlock works. Never on a shared machine."""
-    isolation: str = ""
+    isolation: Literal["", "reduced", "none"] = ""
     """Ask for a lower level than the machine can give: "reduced" or "none". Empty takes the best."""
     bwrap: Path | None = None
     """A bubblewrap binary to use; found by itself where unset."""
@@ -28,11 +29,12 @@ class SandboxSettings(BaseSettings):
     file_bytes: int = Field(64 << 20, ge=1 << 20)
     """Largest file that a runner may write."""
     open_files: int = Field(256, ge=64)
+    """File descriptors of one runner."""
     output_bytes: int = Field(16 << 10, ge=0)
     """How much of a runner's stdout and stderr is kept; the rest is read and dropped."""
     message_bytes: int = Field(32 << 20, ge=1 << 20)
     """Largest answer of a runner."""
-    start_s: float = Field(60.0, gt=0)
+    start_s: float = Field(120.0, gt=0)
     """Deadline for a zygote to import torch and triton."""
     call_s: float = Field(120.0, gt=0)
     """Default deadline of one call into a runner."""
