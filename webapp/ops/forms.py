@@ -25,7 +25,7 @@ STRATEGIES = {
     Strategy.SEED: "Compiler seed only",
     Strategy.MODEL: "Model only",
 }
-TARGET_CHOICES = [(spec.name, f"{spec.title} ({spec.architecture})") for spec in TARGETS.values()]
+TARGET_CHOICES = [(spec.name, spec.title) for spec in TARGETS.values()]
 
 
 class OpForm(forms.Form):

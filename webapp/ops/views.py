@@ -85,7 +85,7 @@ def _start_from(request: HttpRequest) -> dict[str, Any]:
         sample = next((sample for sample in samples() if sample.slug == slug), None)
         if sample is None:
             raise Http404
-        return {"name": sample.title, "source": sample.source}
+        return {"name": sample.slug, "source": sample.source}
     if (pk := request.GET.get("from", "")[:18]).isdecimal():
         op = get_op(request.user, int(pk))
         return {"name": op.name, "source": op.source, "policy": op.policy, "target": op.target}

@@ -74,7 +74,7 @@ class TurnRow:
     turn: Turn
     rows: list[CandidateRow]
     steps: list[Step]
-    """Of the proposal alone, where there is no candidate yet."""
+    """Of the proposal, for a turn without a candidate."""
     best: CandidateRow | None
 
     @property
@@ -101,7 +101,8 @@ def timeline(turns: Iterable[Turn]) -> list[TurnRow]:
     for turn in turns:
         propose = _propose_step(turn)
         candidates = [_candidate_row(candidate, propose) for candidate in turn.candidates.all()]
-        rows.append(TurnRow(turn, candidates, [propose], best_of(candidates)))
+        ahead = [Step(stage, "pending") for stage in HOST_LADDER] if turn.is_active else []
+        rows.append(TurnRow(turn, candidates, [propose, *ahead], best_of(candidates)))
     return rows
 
 

@@ -94,7 +94,7 @@ def test_a_request_beyond_all_limits_is_413_in_plain_words(alice: User) -> None:
 def test_samples_and_other_ops_fill_the_form(alice: User, charlie: User) -> None:
     client = client_of(alice)
     sample = samples()[0]
-    assert sample.title in client.get(f"/ops/new/?sample={sample.slug}").content.decode()
+    assert f'value="{sample.slug}"' in client.get(f"/ops/new/?sample={sample.slug}").content.decode()
     assert client.get("/ops/new/?sample=nothing").status_code == 404
     op = screened_op(alice)
     assert "torch.softmax" in client.get(f"/ops/new/?from={op.pk}").content.decode()

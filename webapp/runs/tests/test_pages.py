@@ -129,6 +129,8 @@ def test_a_run_that_is_over_asks_no_more(alice: User) -> None:
 
 def test_the_step_in_hand_is_shown(alice: User) -> None:
     run = begun_run(alice)
+    fragment = text_of(live(client_of(alice), run))
+    assert re.findall(r'<li class="step-(\w+)"', fragment) == ["active", *["pending"] * 5]
     candidate = proposed(run)
     record_progress(Progress(subject=f"candidate:{candidate.pk}", stage=Stage.LOAD, worker="w"))
     fragment = text_of(live(client_of(alice), run))
