@@ -5,6 +5,7 @@ triton`. Triton's own front end checks the types; what it asks its IR builder fo
 programs of the grid at once.
 """
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 _installed = False
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 
 
 def install() -> None:
@@ -42,12 +44,21 @@ def install() -> None:
         raise RuntimeError("set TRITON_INTERPRET=1 before triton is imported")  # noqa: TRY004
     from . import language, launch, libdevice
 
+    _keep_freed_memory()
     language.prepare()
     libdevice.prepare(language.bound)
     interpreter.InterpretedFunction.run = launch.run
     interpreter.InterpretedFunction.__call__ = launch.call_device
     Autotuner.run = launch.autotuned_run
     _installed = True
+
+
+def _keep_freed_memory() -> None:
+    """Lets glibc reuse the blocks' arrays: by default each is mapped anew, and its page faults cost most of the time."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 256 << 20)
+        mallopt(_M_TRIM_THRESHOLD, 512 << 20)
 
 
 @contextmanager

@@ -289,10 +289,11 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
     def create_addptr(self, pointer: Handle, offset: Handle) -> Handle:
         element = pointer.dtype.scalar.element_ty
         itemsize = numpy_type(element).itemsize
-        distance = offset.data.astype(np.int64)
-        if itemsize > 1:
-            distance *= itemsize
-        return Handle(pointer.data + distance.view(np.uint64), pointer.dtype)
+        distance = np.multiply(offset.data, itemsize, dtype=np.int64).view(np.uint64)
+        if pointer.data.shape[0] <= distance.shape[0]:
+            distance += pointer.data
+            return Handle(distance, pointer.dtype)
+        return Handle(pointer.data + distance, pointer.dtype)
 
     def create_atomic_rmw(
         self, operation: Any, pointer: Handle, value: Handle, mask: Handle, sem: Any, _: Any

@@ -21,7 +21,7 @@ from .numeric import Array, numpy_type
 from .rewriting import definition_line, rewrite
 
 LANES = 1 << 17
-"""Elements that the largest block of a batch may have: more would not fit the processor's caches."""
+"""Elements of the largest block of a batch, of all its programs together: more do not fit the processor's caches."""
 _MAX_SPLITS = 256
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA's own, for each dimension
 

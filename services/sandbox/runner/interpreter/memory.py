@@ -178,10 +178,9 @@ class Memory:
         limit = span.size_bytes - itemsize
         if limit < 0:
             return None
-        if mask is None:
-            if int(offset.max()) > limit:
+        if int(offset.max()) > limit:
+            if mask is None:
                 return None
-        else:
             outside = offset > np.uint64(limit)
             outside &= mask
             if outside.any():
