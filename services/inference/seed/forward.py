@@ -22,7 +22,7 @@ class Values:
     """Source text and layout of every tensor that the program names."""
 
     def __init__(self, graph: AtenGraph, program: Program, parameters: Sequence[str]) -> None:
-        placeholders = [*graph.inputs, *graph.constants]
+        placeholders: list[GraphInput | str] = [*graph.inputs, *graph.constants]
         if len(placeholders) != len(program.arguments):
             raise NoSeedError("Inductor's program takes other arguments than the graph")
         self.namer = Namer({*parameters, "self", "nn", "F", "math"})
@@ -68,7 +68,7 @@ class Values:
         match node:
             case ast.Name(id=name) if name in self.text:
                 return self.text[name]
-            case ast.Subscript(value=value, slice=ast.Constant(value=index)):
+            case ast.Subscript(value=value, slice=ast.Constant(value=int(index))):
                 return f"{self.expression(value)}[{index}]"
             case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[ast.Name() | ast.Subscript() as base, *_]):
                 return self._view(node, base)

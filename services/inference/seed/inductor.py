@@ -152,8 +152,8 @@ def _replacements(spec: GpuSpec) -> list[tuple[Any, str, Any]]:
         "synchronize": lambda device=None: None,
         "device": no_device,
     }
-    worker = {"get_device_properties": lambda device=None: properties, "current_device": lambda: 0}
-    interface = {
+    worker: dict[str, Any] = {"get_device_properties": lambda device=None: properties, "current_device": lambda: 0}
+    interface: dict[str, Any] = {
         "is_available": lambda: True,
         "get_compute_capability": lambda device=None: spec.compute_capability,
         "is_triton_capable": lambda device=None: True,

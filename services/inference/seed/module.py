@@ -2,6 +2,7 @@
 
 import ast
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from services.contracts import AtenGraph, GraphInput, InputKind, TensorSpec
 from services.inference.seed.configurations import Configuration, configurations
 from services.inference.seed.errors import NoSeedError
 from services.inference.seed.forward import (
+    WIDTH,
     Values,
     allocation_text,
     base_name,
@@ -86,8 +88,7 @@ class _Assembly:
                 case Launch():
                     self._launch(step)
         results = [self.values.expression(result) for result in self.program.results]
-        used = {name for name in self.kernels}
-        if not used:
+        if not self.kernels:
             raise NoSeedError("Inductor's kernels are never launched")
         return Seed(self._text(results), len(self.kernels), self.fused, self.library_calls)
 
@@ -165,7 +166,8 @@ class _Assembly:
             else:
                 tensors[original] = self.values.word(argument)
         operators = self._operators_of(written)
-        kernel = rewrite_kernel(written, tensors, exact_extremes=bool(_EXTREMES & set(operators)))
+        shape = self._result_shape(step, written)
+        kernel = rewrite_kernel(written, tensors, shape, exact_extremes=bool(_EXTREMES & set(operators)))
         name = self._kernel_name(operators, written)
         self.kernels[step.kernel] = (name, kernel)
         self.functions |= kernel.functions
@@ -175,9 +177,15 @@ class _Assembly:
         self.kernel_sources.append(self._kernel_text(name, kernel, written, step, operators))
         return name, kernel
 
+    def _result_shape(self, step: Launch, written: WrittenKernel) -> list[int]:
+        """Shape of a dense buffer that the kernel fills."""
+        bases = [base_name(argument) for argument in step.arguments[::-1]]
+        allocation = next((self.allocations[base] for base in bases if base in self.allocations), None)
+        return list(allocation.shape) if allocation and _is_dense(allocation) else []
+
     def _operators_of(self, written: WrittenKernel) -> list[str]:
-        """ATen operators that a kernel computes, one for each call."""
-        return [self.operators[source] for source in written.sources if source in self.operators]
+        """ATen operators that a kernel computes, one for each call, in the graph's order."""
+        return [operator for name, operator in self.operators.items() if name in written.sources]
 
     def _kernel_name(self, operators: list[str], written: WrittenKernel) -> str:
         words = list(dict.fromkeys(_plain_word(operator) for operator in operators if operator not in _VIEWS))
@@ -207,16 +215,18 @@ class _Assembly:
 
     def _docstring(self, kernel: PlainKernel, written: WrittenKernel, step: Launch, operators: list[str]) -> list[str]:
         named = [f"aten.{operator}" for operator in dict.fromkeys(operators) if operator not in _VIEWS]
-        if not named:
-            named = [f"aten.{operator}" for operator in dict.fromkeys(operators)] or _words_of(written.name)
-        verb = "Fuses" if len(named) > 1 else "Computes"
-        text = f"    {verb} {', '.join(named)}."
+        if not operators:
+            text = f"One step of {' and '.join(_words_of(written.name)).replace('_', ' ')}."
+        else:
+            named = named or [f"aten.{operator}" for operator in dict.fromkeys(operators)]
+            text = f"{'Fuses' if len(named) > 1 else 'Computes'} {', '.join(named)}."
+        head = textwrap.wrap(text, WIDTH - 7, initial_indent='    """', subsequent_indent="    ")
         arguments = dict(zip(written.pointer_types, step.arguments, strict=True))
         shapes = []
         for original, new in kernel.parameters:
             shape = self._shape_text(base_name(arguments[original]))
             shapes.append(f"    {new}: {written.pointer_types[original]}{shape}")
-        return ['    """' + text.strip(), "", *shapes, '    """']
+        return [*head, "", *shapes, '    """']
 
     def _shape_text(self, original: str) -> str:
         allocation = self.allocations.get(original)
@@ -247,9 +257,11 @@ class _Assembly:
     def _class_text(self, results: list[str]) -> str:
         init = self.constructor
         signature = f"def __init__(self{', ' if init.parameters else ''}{init.parameters}):"
-        lines = ["class ModelNew(nn.Module):", f'    """{self._summary()}"""', "", f"    {signature}"]
-        lines += [f"        {line}" for line in [*init.lines, *self._constant_lines()]]
-        lines += ["", f"    def forward(self{''.join(f', {name}' for name in self.parameters)}):"]
+        lines = ["class ModelNew(nn.Module):", f'    """{self._summary()}"""', ""]
+        setup = [*init.lines, *self._constant_lines()]
+        if init.parameters or len(setup) > 1:
+            lines += [f"    {signature}", *(f"        {line}" for line in setup), ""]
+        lines += [f"    def forward(self{''.join(f', {name}' for name in self.parameters)}):"]
         lines += self._checks()
         body = "\n".join(self.lines)
         if re.search(r"\bdevice\b", body + " ".join(results)):
@@ -374,16 +386,14 @@ def _returned_names(source: str) -> list[str]:
     except (SyntaxError, ValueError):
         return []
     models = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"]
-    forwards = [
-        node for model in models for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "forward"
-    ]
+    methods = [node for model in models for node in model.body if isinstance(node, ast.FunctionDef)]
+    forwards = [method for method in methods if method.name == "forward"]
     returns = [node for forward in forwards for node in ast.walk(forward) if isinstance(node, ast.Return)]
     if len(returns) != 1 or not isinstance(returns[0].value, ast.Tuple):
         return []
     items = returns[0].value.elts
-    return (
-        [item.id for item in items if isinstance(item, ast.Name)] if all(isinstance(i, ast.Name) for i in items) else []
-    )
+    names = [item.id for item in items if isinstance(item, ast.Name)]
+    return names if len(names) == len(items) else []
 
 
 def _plain_word(operator: str) -> str:
@@ -405,7 +415,8 @@ def _configurations(written: WrittenKernel, kernel: PlainKernel) -> list[str]:
     choices = [_named(choice, kernel.blocks) for choice in offered]
     largest = max(choices, key=lambda choice: choice.block_elements)
     if "BLOCK_ROWS" in dict(largest.blocks) and largest.block_elements * fixed < LARGE_TILE // 2:
-        choices.append(_taller(largest, kernel, fixed))
+        taller = _taller(largest, kernel, fixed)
+        choices += [taller] if taller.block_elements > largest.block_elements else []
     return [_configuration_text(choice) for choice in dict.fromkeys(choices)]
 
 

@@ -118,14 +118,8 @@ def _sources_above(lines: list[str], line: int) -> list[str]:
 def _read_kernel(name: str, source: str, sources: list[str]) -> WrittenKernel:
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     function = functions[-1]
-    options = next(
-        (
-            call
-            for call in function.decorator_list
-            if isinstance(call, ast.Call) and _name_of(call).startswith("triton_")
-        ),
-        None,
-    )
+    decorators = [call for call in function.decorator_list if isinstance(call, ast.Call)]
+    options = next((call for call in decorators if ast.unparse(call.func).startswith("triton_")), None)
     if options is None or not isinstance(options.func, ast.Attribute):
         raise NoSeedError(f"Inductor's kernel {name} has no heuristic")
     meta = _keyword(options, "triton_meta")
@@ -142,10 +136,6 @@ def _read_kernel(name: str, source: str, sources: list[str]) -> WrittenKernel:
         grid=ast.literal_eval(_entry(inductor, "grid_type")),
         sources=sources,
     )
-
-
-def _name_of(call: ast.Call) -> str:
-    return ast.unparse(call.func)
 
 
 def _keyword(call: ast.Call, name: str) -> ast.Dict:

@@ -61,14 +61,19 @@ class PlainKernel:
     mutated: list[str] = field(default_factory=list)
 
 
-def rewrite_kernel(written: WrittenKernel, tensors: dict[str, str], *, exact_extremes: bool) -> PlainKernel:
-    """Plain Triton for one kernel; `tensors` gives the names of the tensors behind its arguments, where known."""
+def rewrite_kernel(
+    written: WrittenKernel, tensors: dict[str, str], result_shape: list[int], *, exact_extremes: bool
+) -> PlainKernel:
+    """Plain Triton for one kernel.
+
+    `tensors` gives the names of the tensors behind its arguments, where known; `result_shape` is that of an output.
+    """
     carried = carried_names(written.function.body)
     normaliser = Normaliser(written.pointer_types, carried, exact_extremes=exact_extremes)
     body = normaliser.block(written.function.body)
     shape = _shape_of(normaliser.axes)
     body = without_unused(compute_once(body, carried))
-    writer = _Writer(body, _FIXED_NAMES[shape], carried, tensors, normaliser)
+    writer = _Writer(body, _FIXED_NAMES[shape], carried, tensors, normaliser, result_shape)
     writer.block(body, depth=1)
     return writer.finish(written)
 
@@ -91,6 +96,7 @@ class _Writer:
         carried: set[str],
         tensors: dict[str, str],
         normaliser: Normaliser,
+        shape: list[int],
     ) -> None:
         self.fixed = fixed
         self.carried = carried
@@ -104,6 +110,9 @@ class _Writer:
         """Values on their way into their only use."""
         self.pointers: dict[str, str] = {}
         self.stored: dict[str, str] = {}
+        self.shape = shape
+        self.positions = {"offsets", "row", "col"}
+        """Names of numbers that come from the program's position alone."""
         self.lines: list[str] = []
         self.combines: dict[str, str] = {}
         self.column_count = self._column_count(body)
@@ -120,6 +129,7 @@ class _Writer:
             if isinstance(node, ast.BinOp)
             and isinstance(node.op, ast.FloorDiv | ast.Mod)
             and isinstance(node.right, ast.Constant)
+            and isinstance(node.right.value, int)
         }
         return divisors.pop() if len(divisors) == 1 and self.normaliser.axes == {"x"} else None
 
@@ -177,15 +187,46 @@ class _Writer:
 
     def _index_name(self, new: ast.expr) -> str:
         """A position derived from the flat offset, or from a row's or column's number."""
+        if dimension := self._dimension(new):
+            return dimension
         base = next((n for n in names_in(new) if n in {"offsets", "row", "col"}), "offsets")
         divided = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv) for part in ast.walk(new))
         wrapped = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in ast.walk(new))
         if base == "offsets":
-            return "channel" if divided and wrapped else "row_index" if divided else "col_index"
+            return "middle_index" if divided and wrapped else "row_index" if divided else "col_index"
         return f"{base}_middle" if divided and wrapped else f"{base}_outer" if divided else f"{base}_inner"
+
+    def _dimension(self, new: ast.expr) -> str | None:
+        """ "dim1" for offsets // stride % size, where the result has a dimension of this stride and size."""
+        match new:
+            case ast.BinOp(
+                left=ast.BinOp(left=ast.Name(id="offsets"), op=ast.FloorDiv(), right=stride), op=ast.Mod(), right=size
+            ):
+                wanted = (self._number(stride), self._number(size))
+            case ast.BinOp(left=ast.Name(id="offsets"), op=ast.Mod(), right=size):
+                wanted = (1, self._number(size))
+            case ast.BinOp(left=ast.Name(id="offsets"), op=ast.FloorDiv(), right=stride):
+                wanted = (self._number(stride), None)
+            case _:
+                return None
+        if len(self.shape) < 3:
+            return None
+        step = 1
+        for i in range(len(self.shape) - 1, -1, -1):
+            if wanted == (step, self.shape[i]) or (i == 0 and wanted == (step, None)):
+                return f"dim{i}"
+            step *= self.shape[i]
+        return None
+
+    def _number(self, node: ast.expr) -> int | None:
+        if isinstance(node, ast.Name) and node.id == "n_cols":
+            return self.column_count
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
     def _name_and_print(self, name: str, new: ast.expr, wish: str, depth: int) -> None:
         final = self.namer.fresh(wish)
+        if set(names_in(new)) <= self.positions | {"n_cols"}:
+            self.positions.add(final)
         self.final[name] = ast.Name(final)
         self._print(assign(ast.Name(final), new), depth)
 
@@ -205,11 +246,14 @@ class _Writer:
             return
         pointer = pointer_name(call.args[0])
         value = self._expression(call.args[1])
-        if not isinstance(value, ast.Name):
+        if isinstance(value, ast.Constant):
+            self.stored.setdefault(pointer, "zeros" if value.value == 0 else "filled")
+        elif not isinstance(value, ast.Name):
             final = self.namer.fresh(self.tensors.get(pointer) or value_name(value))
             self._print(assign(ast.Name(final), value), depth)
             value = ast.Name(final)
-        self.stored.setdefault(pointer, value.id)
+        if isinstance(value, ast.Name):
+            self.stored.setdefault(pointer, value.id)
         address = self._expression(call.args[0])
         keywords = [ast.keyword(keyword.arg, self._expression(keyword.value)) for keyword in call.keywords]
         self._print(ast.Expr(ast.Call(call.func, [address, value], keywords)), depth)
@@ -278,6 +322,15 @@ class _Writer:
         return grid
 
 
+def _is_index_name(name: str) -> bool:
+    """Inductor's names of positions: x0, y1, r0_2."""
+    return name.startswith("r0_") or (name[0] in "xyz" and name[1:].isdigit())
+
+
+def _is_conjunction(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
+
+
 def _read_by(statement: ast.stmt) -> list[str]:
     return names_in(statement.value) if isinstance(statement, ast.Assign) else names_in(statement)
 
@@ -302,9 +355,9 @@ class _Polish(ast.NodeTransformer):
         self.generic_visit(node)
         if call_name(node) == "tl.where":
             condition, first, second = node.args
-            if call_name(first) == "tl.where" and isinstance(first, ast.Call):
-                if ast.unparse(first.args[0]) == ast.unparse(condition):
-                    return ast.Call(node.func, [condition, first.args[1], second], [])
+            nested = isinstance(first, ast.Call) and call_name(first) == "tl.where"
+            if nested and isinstance(first, ast.Call) and ast.unparse(first.args[0]) == ast.unparse(condition):
+                return ast.Call(node.func, [condition, first.args[1], second], [])
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
@@ -314,7 +367,8 @@ class _Polish(ast.NodeTransformer):
         if arithmetic and count is not None and count >= 8 and isinstance(node.right, ast.Constant):
             same = node.right.value == count and not isinstance(node.right.value, bool)
             is_size = isinstance(node.right.value, int) or isinstance(node.op, ast.Div)
-            if same and is_size:
+            along_row = isinstance(node.op, ast.Mult) and {"col", "start"} & set(names_in(node.left))
+            if same and is_size and not along_row:
                 self.writer.uses_column_count = True
                 return ast.BinOp(node.left, node.op, ast.Name("n_cols"))
         return node

@@ -101,8 +101,9 @@ def value_name(expression: ast.expr) -> str:
             if _mentions(left, "m2") or _mentions(left, "square_sum") or _has_square(left):
                 return "variance"
             return "mean" if "sum" in ast.unparse(left) else "ratio"
-        case ast.BinOp(op=ast.Div()):
-            return "ratio"
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            inverse_root = isinstance(left, ast.Constant) and "sqrt" in ast.unparse(right)
+            return "rstd" if inverse_root else "ratio"
         case ast.BinOp(op=ast.Add(), right=right):
             return "biased" if _mentions(right, "bias") else "summed"
         case ast.BinOp(op=ast.FloorDiv()):
@@ -140,9 +141,9 @@ def _call_word(call: ast.Call) -> str:
 
 def _has_square(node: ast.AST) -> bool:
     for part in ast.walk(node):
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
-            if ast.unparse(part.left) == ast.unparse(part.right):
-                return True
+        product = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult)
+        if product and ast.unparse(part.left) == ast.unparse(part.right):  # type: ignore[attr-defined]
+            return True
         if isinstance(part, ast.Name) and "square" in part.id:
             return True
     return False

@@ -58,6 +58,11 @@ class Normaliser(ast.NodeTransformer):
         masks |= {"rxmask": Facts(frozenset("rx"), "i1"), "yxmask": Facts(frozenset("yx"), "i1")}
         self.book = FactBook(indices | masks | {"r0_offset": Facts(frozenset(), "i32")}, pointers)
 
+    def new(self, node: ast.expr) -> ast.expr:
+        """The rewritten expression."""
+        rewritten: ast.expr = self.visit(node)
+        return rewritten
+
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements of one block, without what has become needless."""
         return [kept for statement in body for kept in self._statement(statement)]
@@ -75,7 +80,7 @@ class Normaliser(ast.NodeTransformer):
             case ast.Expr(value=ast.Call() as call):
                 return self._call_statement(call)
             case ast.For(target=ast.Name(id=name), iter=iterator):
-                return [loop_over(ast.Name(name), self.visit(iterator), self.block(statement.body))]
+                return [loop_over(ast.Name(name), self.new(iterator), self.block(statement.body))]
             case ast.Pass():
                 return []
         raise NoSeedError(f"a kernel holds a statement without a plain form: {ast.unparse(statement)[:100]}")
@@ -91,7 +96,7 @@ class Normaliser(ast.NodeTransformer):
             return []
         if name in _AXIS_OF and name != "r0_base":
             self.axes.add(_AXIS_OF[name])
-        new = self.visit(value)
+        new = self.new(value)
         if name not in self.carried and (isinstance(new, ast.Name | ast.Constant) or _is_full_scalar(new)):
             self.aliases[name] = new
             return []
@@ -113,7 +118,7 @@ class Normaliser(ast.NodeTransformer):
         return [assign(ast.Name(joint), ast.BinOp(ast.Name(other), ast.BitAnd(), ast.Name(name)))]
 
     def _several(self, names: list[str], value: ast.expr) -> list[ast.stmt]:
-        new = self.visit(value)
+        new = self.new(value)
         function = call_name(new)
         axes = self.book.of(new).axes - ({"r"} if function in KEEPS_ROWS else set())
         for i, name in enumerate(names):
@@ -131,7 +136,7 @@ class Normaliser(ast.NodeTransformer):
             return [ast.Expr(call)]
         if name not in {"tl.store", "tl.atomic_add"}:
             raise NoSeedError(f"a kernel calls {name}, which has no plain form")
-        return [ast.Expr(self.visit(call))]
+        return [ast.Expr(self.new(call))]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         name = _ALIASES.get(node.id, node.id)
@@ -140,14 +145,14 @@ class Normaliser(ast.NodeTransformer):
         return self.aliases.get(name, ast.Name(name))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        value = self.visit(node.value)
+        value = self.new(node.value)
         full = isinstance(node.slice, ast.Slice) and node.slice.lower is None and node.slice.upper is None
         if full or (isinstance(value, ast.Name) and value.id in self.columns):
             return value
         return ast.Subscript(value, node.slice)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        left, right = self.visit(node.left), self.visit(node.right)
+        left, right = self.new(node.left), self.new(node.right)
         if isinstance(node.op, ast.BitAnd):
             for one, other in ((left, right), (right, left)):
                 if isinstance(one, ast.Constant) and one.value is True:
@@ -164,18 +169,20 @@ class Normaliser(ast.NodeTransformer):
             left, right = right, left
         if isinstance(node.op, ast.Add) and isinstance(left, ast.Constant) and not isinstance(right, ast.Constant):
             left, right = right, left
+        if isinstance(node.op, ast.Mult) and _is_number(right, 1.0) and is_float(self.book.of(left).dtype):
+            return left
         if isinstance(node.op, ast.Add) and isinstance(right, ast.Constant) and _is_negative(right):
-            return ast.BinOp(left, ast.Sub(), ast.Constant(-right.value))
+            return ast.BinOp(left, ast.Sub(), _negated(right))
         return ast.BinOp(left, node.op, right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        operand = self.visit(node.operand)
+        operand = self.new(node.operand)
         if isinstance(node.op, ast.USub) and isinstance(operand, ast.Constant):
-            return ast.Constant(-operand.value)
+            return _negated(operand)
         return ast.UnaryOp(node.op, operand)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        left, right = _narrow(self, self.visit(node.left)), _narrow(self, self.visit(node.comparators[0]))
+        left, right = _narrow(self, self.new(node.left)), _narrow(self, self.new(node.comparators[0]))
         if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
             return ast.Constant(bool(eval(ast.unparse(ast.Compare(left, node.ops, [right])))))  # noqa: S307  literals
         if not (_is_full_scalar(left) and _is_full_scalar(right)):
@@ -188,9 +195,9 @@ class Normaliser(ast.NodeTransformer):
         """`a if x.dtype is tl.float32 else b`, decided now."""
         match node.test:
             case ast.Compare(left=ast.Attribute(value=value, attr="dtype"), ops=[ast.Is()], comparators=[wanted]):
-                dtype = self.book.of(self.visit(value)).dtype
+                dtype = self.book.of(self.new(value)).dtype
                 if dtype is not None:
-                    return self.visit(node.body if dtype == short_dtype(wanted) else node.orelse)
+                    return self.new(node.body if dtype == short_dtype(wanted) else node.orelse)
         raise NoSeedError(f"a kernel decides in a way without a plain form: {ast.unparse(node)[:80]}")
 
     def _pair(self, left: ast.expr, right: ast.expr, *, any_integer: bool) -> tuple[ast.expr, ast.expr]:
@@ -219,7 +226,7 @@ class Normaliser(ast.NodeTransformer):
         raise NoSeedError(f"a kernel calls {name}, which has no plain form")
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> ast.expr:
-        value = self.visit(func.value)
+        value = self.new(func.value)
         if func.attr == "to":
             return self._cast(value, node)
         if func.attr == "broadcast_to" and _is_full_scalar(value):
@@ -241,13 +248,13 @@ class Normaliser(ast.NodeTransformer):
         return ast.Call(ast.Attribute(value, "to"), node.args, node.keywords)
 
     def _helper(self, node: ast.Call, short: str) -> ast.expr:
-        args = [self.visit(argument) for argument in node.args]
+        args = [self.new(argument) for argument in node.args]
         if short in {"maximum", "minimum"}:
             left, right = self._pair(args[0], args[1], any_integer=True)
             if isinstance(left, ast.Constant):
                 left, right = right, left
             if isinstance(right, ast.Constant) and is_float(self.book.of(left).dtype):
-                right = ast.Constant(float(right.value))
+                right = ast.Constant(float(ast.literal_eval(right)))
             propagate = ast.keyword("propagate_nan", _dotted("tl.PropagateNan.ALL"))
             keywords = [] if (self.book.of(left).dtype or "").startswith("i") else [propagate]
             return ast.Call(_dotted(f"tl.{short}"), [left, right], keywords)
@@ -276,14 +283,20 @@ class Normaliser(ast.NodeTransformer):
 
     def _function(self, name: str, args: list[ast.expr]) -> ast.expr:
         self.functions.add(name)
-        count = {"online_softmax_step": 3, "online_softmax_merge": 4, "online_softmax_finish": 2, "welford_step": 4, "welford_finish": 3}
+        count = {
+            "online_softmax_step": 3,
+            "online_softmax_merge": 4,
+            "online_softmax_finish": 2,
+            "welford_step": 4,
+            "welford_finish": 3,
+        }
         used = args[: count.get(name, 4 if name.endswith("er_with_index") else 2)]
         if "softmax" in name or "welford" in name or "with_index" in name:
             used = [self._wide(argument, "xr") for argument in used]
         return ast.Call(ast.Name(name), used, [])
 
     def _math(self, node: ast.Call, owner: str, short: str) -> ast.expr:
-        args = [self.visit(argument) for argument in node.args]
+        args = [self.new(argument) for argument in node.args]
         if short == "signbit" and _is_full_scalar(args[0]) and isinstance(args[0], ast.Call):
             return ast.Constant(int(math.copysign(1.0, ast.literal_eval(args[0].args[1])) < 0))
         if short in _PLAIN_TL and self.book.of(args[0]).dtype in {"fp32", None, "i32", "i64"}:
@@ -297,9 +310,9 @@ class Normaliser(ast.NodeTransformer):
         if short == "load":
             return self._load(node)
         if short == "broadcast_to":
-            return self.visit(node.args[0])
-        args = [self.visit(argument) for argument in node.args]
-        keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+            return self.new(node.args[0])
+        args = [self.new(argument) for argument in node.args]
+        keywords = [ast.keyword(keyword.arg, self.new(keyword.value)) for keyword in node.keywords]
         if short in {"sum", "max", "min", "reduce"} and len(args) == 2:
             return ast.Call(node.func, [self._wide(args[0])], [_axis_one()])
         if short == "where":
@@ -324,10 +337,10 @@ class Normaliser(ast.NodeTransformer):
         return ast.Call(node.func, [condition, first, second], [])
 
     def _load(self, node: ast.Call) -> ast.expr:
-        address = self.visit(node.args[0])
+        address = self.new(node.args[0])
         keywords = []
         if len(node.args) > 1:
-            keywords = _mask_keyword(self.visit(node.args[1]))
+            keywords = _mask_keyword(self.new(node.args[1]))
         for keyword in node.keywords:
             if keyword.arg == "other" and not keywords:
                 continue
@@ -398,7 +411,7 @@ def tidy_address(address: ast.expr) -> ast.expr:
             continue
         negative = sign < 0
         if isinstance(term, ast.Constant) and _is_negative(term):
-            negative, term = not negative, ast.Constant(-term.value)
+            negative, term = not negative, _negated(term)
         built = ast.BinOp(built, ast.Sub() if negative else ast.Add(), term)
     return built
 
@@ -432,15 +445,25 @@ def _weight(term: ast.expr) -> int:
 
 
 def _folded(left: ast.Constant, op: ast.operator, right: ast.Constant) -> ast.expr:
-    expression = ast.BinOp(left, op, right)
+    first, second = left.value, right.value
+    if not isinstance(first, int | float) or not isinstance(second, int | float):
+        return ast.BinOp(left, op, right)
     match op:
         case ast.Add():
-            return ast.Constant(left.value + right.value)
+            return ast.Constant(first + second)
         case ast.Sub():
-            return ast.Constant(left.value - right.value)
+            return ast.Constant(first - second)
         case ast.Mult():
-            return ast.Constant(left.value * right.value)
-    return expression
+            return ast.Constant(first * second)
+    return ast.BinOp(left, op, right)
+
+
+def _negated(node: ast.Constant) -> ast.Constant:
+    return ast.Constant(-node.value) if isinstance(node.value, int | float) else node
+
+
+def _is_number(node: ast.expr, number: float) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value == number
 
 
 def _is_negative(node: ast.Constant) -> bool:

@@ -13,7 +13,7 @@ def carried_names(body: list[ast.stmt]) -> set[str]:
     outer = set(_assigned(body))
     for statement in body:
         if isinstance(statement, ast.For):
-            carried |= outer & {name for name in _assigned_deep(statement.body)}
+            carried |= outer & set(_assigned_deep(statement.body))
             carried |= carried_names(statement.body)
     return carried
 
