@@ -54,7 +54,7 @@ def install() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Lets glibc reuse the blocks' arrays: by default each is mapped anew, and its page faults cost most of the time."""
+    """Lets glibc reuse the arrays of blocks: by default each is mapped anew, and page faults take most of the time."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, 256 << 20)
