@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webapp.runs.templatetags.figures import times
+from webapp.runs.templatetags.figures import three_digits, times
 from webapp.runs.timeline import CandidateRow, TurnRow
 
 TOP, PLOT, FLOOR_GAP, LABEL_GAP = 26, 140, 28, 26
@@ -78,7 +78,7 @@ class _Scale:
         first, last = math.ceil(math.log2(self.low)), round(math.log2(self.high))
         stride = max(1, math.ceil((last - first) / 6))
         powers = [power for power in range(first, last + 1) if power % stride == 0]
-        return [Tick(self.y(2.0**power), times(2.0**power)) for power in powers if power != 0]
+        return [Tick(self.y(2.0**power), f"{three_digits(2.0**power)}×") for power in powers if power != 0]
 
 
 def _percent(value: float) -> str:

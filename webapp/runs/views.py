@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
+from services.broker import INFERENCE_QUEUE
 from services.contracts import Evaluation as EvaluationMessage
 from services.contracts import Proposer, Verdict, target_spec
 from webapp.accounts.selectors import can_write, get_visible, signed_in
@@ -23,8 +24,8 @@ from webapp.runs.charts import speedup_chart
 from webapp.runs.models import Candidate, Run, Strategy
 from webapp.runs.selectors import get_candidate, get_run, runs_for, turns_of
 from webapp.runs.services.steps import CannotRun
-from webapp.runs.states import RunState
-from webapp.runs.timeline import best_of, duration_seconds, timeline
+from webapp.runs.states import RunState, TurnState
+from webapp.runs.timeline import TurnRow, best_of, duration_seconds, timeline
 
 
 @require_GET
@@ -60,7 +61,6 @@ def run_live(request: HttpRequest, pk: int) -> HttpResponse:
 def _run_context(request: HttpRequest, run: Run) -> dict[str, Any]:
     rows = timeline(turns_of(run))
     best = best_of(row for turn in rows for row in turn.rows)
-    queue = queue_for_target(run.target)
     return {
         "run": run,
         "gpu": target_spec(run.target),
@@ -71,8 +71,17 @@ def _run_context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "took": duration_seconds(run),
         "strategy": STRATEGIES[Strategy(run.strategy)],
         "writes": can_write(request.user, run.op.team),
-        "no_worker": run.is_active and not living_workers().filter(queue=queue).exists(),
+        "missing": _missing_queue(run, rows),
     }
+
+
+def _missing_queue(run: Run, rows: list[TurnRow]) -> str:
+    """The queue that the run waits for while no living worker serves it; empty otherwise."""
+    if not run.is_active:
+        return ""
+    proposing = not rows or rows[-1].turn.state in {TurnState.PROPOSING, TurnState.WAITING}
+    queue = INFERENCE_QUEUE if proposing else queue_for_target(run.target)
+    return "" if living_workers().filter(queue=queue).exists() else queue
 
 
 def _winner(run: Run) -> dict[str, Any] | None:

@@ -11,8 +11,9 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from webapp.accounts.models import User
+from webapp.ops.states import OpState
+from webapp.runs.states import CandidateState, RunState, TurnState
 from webapp.runs.tests.rows import client_of
-from webapp.states import _LOOKS
 
 WEBAPP = Path(__file__).parents[2]
 
@@ -65,7 +66,7 @@ def test_a_fault_of_ours_says_so(alice: User, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_sprite_has_every_icon_that_pages_use() -> None:
-    used = {icon for _, icon in _LOOKS.values()}
+    used = {state.icon for states in (OpState, RunState, TurnState, CandidateState) for state in states}
     for path in [*WEBAPP.glob("**/templates/**/*.html"), *WEBAPP.glob("*/*.py"), *WEBAPP.glob("*/templatetags/*.py")]:
         text = path.read_text()
         used |= set(re.findall(r'{% icon "([\w-]+)"', text))

@@ -14,7 +14,7 @@ from webapp.accounts.models import User
 from webapp.ops.models import Op
 from webapp.ops.selectors import samples
 from webapp.runs.models import Run
-from webapp.runs.tests.rows import OP_SOURCE, client_of, screened_op, uploaded_op
+from webapp.runs.tests.rows import OP_SOURCE, client_of, passed_run, screened_op, uploaded_op
 
 
 def upload(client: Client, **fields: Any) -> HttpResponse:
@@ -206,6 +206,17 @@ def test_the_list_filters_and_pages(alice: User, django_assert_max_num_queries: 
     assert "1 op<" in client.get(reverse("ops") + "?q=OP+17").content.decode()
     assert "No op matches" in client.get(reverse("ops") + "?state=ready").content.decode()
     assert client.get(reverse("ops") + "?q=%00&state=nothing&page=-3").status_code == 200
+
+
+def test_busy_pages_ask_few_queries(alice: User, django_assert_max_num_queries: DjangoAssertNumQueries) -> None:
+    op = screened_op(alice)
+    for _ in range(12):
+        passed_run(alice, op)
+    client = client_of(alice)
+    with django_assert_max_num_queries(9):
+        client.get(reverse("home"))
+    with django_assert_max_num_queries(11):
+        client.get(reverse("op", args=[op.pk]))
 
 
 def test_a_new_installation_offers_a_sample(alice: User) -> None:

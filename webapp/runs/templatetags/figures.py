@@ -48,8 +48,10 @@ def micros(value: float | None) -> str:
 
 @register.filter
 def times(value: float | None) -> str:
-    """A speedup, e.g. "2.43×"."""
-    return DASH if value is None else f"{three_digits(value)}×"
+    """A speedup, e.g. "2.43×", "12.4×", "1230×"."""
+    if value is None:
+        return DASH
+    return f"{value:.2f}×" if value < 9.995 else f"{value:.1f}×" if value < 99.95 else f"{three_digits(value)}×"
 
 
 @register.filter

@@ -29,9 +29,9 @@ def test_faster_is_higher_and_a_failure_lies_on_the_floor(alice: User) -> None:
     low, floor, high = chart.dots
     assert high.y < chart.eager_y < low.y < floor.y == chart.floor_y
     assert [dot.kind for dot in chart.dots] == ["predicted", "failed", "predicted"]
-    assert [dot.label for dot in chart.dots] == ["0.7×", "", "4×"]
+    assert [dot.label for dot in chart.dots] == ["0.70×", "", "4.00×"]
     assert "compile error" in chart.description
-    assert "4× predicted against eager" in chart.description
+    assert "4.00× predicted against eager" in chart.description
 
 
 def test_the_best_line_never_falls(alice: User) -> None:
@@ -52,4 +52,4 @@ def test_a_measured_dot_is_not_a_predicted_one(alice: User) -> None:
     record_evaluation(passed(candidate))
     candidate.evaluations.update(measured_speedup=1.9)
     dot = chart_of(run).dots[0]
-    assert (dot.kind, dot.label) == ("measured", "1.9×")
+    assert (dot.kind, dot.label) == ("measured", "1.90×")

@@ -23,7 +23,10 @@ def test_a_time_has_a_unit_and_three_digits(value: float | None, text: str) -> N
     assert figures.seconds(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(0.5, "0.5×"), (2.434, "2.43×"), (12.44, "12.4×"), (1234.0, "1230×")])
+SPEEDUPS = [(0.5, "0.50×"), (1.5, "1.50×"), (9.999, "10.0×"), (12.44, "12.4×"), (1234.0, "1230×")]
+
+
+@pytest.mark.parametrize(("value", "text"), SPEEDUPS)
 def test_a_speedup_has_three_digits(value: float, text: str) -> None:
     assert figures.times(value) == text
 

@@ -144,6 +144,16 @@ def test_the_step_in_hand_is_shown(alice: User) -> None:
     ]
 
 
+def test_a_queue_without_a_worker_is_named(alice: User) -> None:
+    run = begun_run(alice)
+    client = client_of(alice)
+    assert 'No worker serves <span class="mono">inference' in text_of(live(client, run))
+    proposed(run)
+    assert 'No worker serves <span class="mono">sandbox.cpu' in text_of(live(client, run))
+    report_workers()
+    assert "No worker serves" not in text_of(live(client, run))
+
+
 def test_a_prediction_is_marked_as_one(alice: User) -> None:
     run = passed_run(alice)
     page = text_of(client_of(alice).get(reverse("run", args=[run.pk])))
