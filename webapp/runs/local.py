@@ -134,7 +134,10 @@ def show_result(run: Run, console: Console) -> None:
                 f"compiled for {kernel.target}: {compiled.registers} registers, {compiled.spills} spills, "
                 f"{compiled.shared_bytes} bytes of shared memory",
             )
-    console.print(Syntax(kernel.source, "python", theme="ansi_dark", line_numbers=True))
+    if console.is_terminal:
+        console.print(Syntax(kernel.source, "python", theme="ansi_dark", line_numbers=True))
+    else:  # a file or a pipe wants whole lines
+        console.file.write(kernel.source)
     console.print(
         Panel(facts, title=f"{kernel.name}@{kernel.version}: {run.get_state_display()}", border_style="green")
     )
