@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from services.contracts import (
     TARGETS,
     EvaluateRequest,
@@ -33,6 +35,7 @@ PASSED, NOT_PASSED, BROKEN = 0, 1, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     options = _parser().parse_args(arguments)
+    torch.set_num_threads(1)
     try:
         return int(options.command(options, SandboxSettings()))
     except (InfrastructureFault, OSError, UnicodeDecodeError) as error:

@@ -4,6 +4,7 @@ import logging
 from functools import cache
 from typing import Any
 
+import torch
 from celery import bootsteps
 from celery.worker.consumer import Consumer
 
@@ -74,4 +75,5 @@ def _isolation() -> tuple[IsolationLevel | None, str]:
     return isolation.level, isolation.note
 
 
+torch.set_num_threads(1)  # one task at a time, and its runners beside it: more threads only wait for each other
 app.steps["consumer"].add(ReportStep)

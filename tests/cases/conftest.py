@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from services.sandbox.runners import Runners
 from services.sandbox.settings import SandboxSettings
@@ -13,5 +14,6 @@ def settings() -> SandboxSettings:
 
 @pytest.fixture(scope="session")
 def runners(settings: SandboxSettings) -> Iterator[Runners]:
+    torch.set_num_threads(1)
     with Runners(settings) as opened:
         yield opened

@@ -44,6 +44,18 @@ class LeafResult:
     message: str = ""
 
 
+@dataclass(frozen=True)
+class ExpectedLeaf:
+    """One output of eager mode, prepared once for many comparisons. `finite` None: every element is finite."""
+
+    reference: Tensor
+    golden: Tensor
+    scale: Tensor
+    finite: Tensor | None
+    error: float
+    """Eager's own largest error against the golden."""
+
+
 def tolerance_for(policy: TolerancePolicy, dtype: torch.dtype, reference_error: float) -> float:
     """Largest error that a floating-point output may have; see the module's table."""
     epsilon = torch.finfo(dtype).eps
@@ -53,23 +65,35 @@ def tolerance_for(policy: TolerancePolicy, dtype: torch.dtype, reference_error: 
     return max(STANDARD_FACTOR * reference_error, floors.get(dtype, 2 * epsilon))
 
 
-def compare_leaf(
-    path: str, got: Tensor, reference: Tensor, golden: Tensor | None, policy: TolerancePolicy
-) -> LeafResult:
-    """Compare one output of equal shape and dtype with eager's; `golden` None takes eager itself as the golden."""
+def expect(reference: Tensor, golden: Tensor | None) -> ExpectedLeaf:
+    """Prepare one output of eager mode for comparisons; `golden` None takes eager itself as the golden."""
+    if not reference.is_floating_point():
+        return ExpectedLeaf(reference, reference, reference, None, 0.0)
+    golden = reference.double() if golden is None else golden
+    finite = reference.isfinite()
+    if bool(finite.all()) and bool(golden.isfinite().all()):
+        scale = golden.abs().add_(_rms(golden))
+        return ExpectedLeaf(reference, golden, scale, None, _largest(relative_errors(reference, golden, scale, None)))
+    golden = torch.where(finite, golden, reference.double())
+    finite &= golden.isfinite()
+    scale = golden.abs().add_(_rms(golden[finite]))
+    errors = relative_errors(reference, golden, scale, finite)
+    return ExpectedLeaf(reference, golden, scale, finite, _largest(errors))
+
+
+def compare_leaf(path: str, got: Tensor, expected: ExpectedLeaf, policy: TolerancePolicy) -> LeafResult:
+    """Compare one output of equal shape and dtype with eager's."""
+    reference, golden = expected.reference, expected.golden
     if not reference.is_floating_point():
         return _compare_exactly(path, got, reference)
-    golden = reference.double() if golden is None else torch.where(reference.isfinite(), golden, reference.double())
-    finite = reference.isfinite() & golden.isfinite()
-    reference_error = _largest(relative_errors(reference, golden, finite))
-    tolerance = tolerance_for(policy, reference.dtype, reference_error)
-    misplaced = _misplaced_non_finite(got, reference)
-    if misplaced.any():
-        return _non_finite(path, got, golden, misplaced, reference_error, tolerance)
-    errors = relative_errors(got, golden, finite)
+    tolerance = tolerance_for(policy, reference.dtype, expected.error)
+    misplaced = _misplaced_non_finite(got, expected)
+    if misplaced is not None:
+        return _non_finite(path, got, golden, misplaced, expected.error, tolerance)
+    errors = relative_errors(got, golden, expected.scale, expected.finite)
     candidate_error = _largest(errors)
     mismatched = errors > tolerance
-    error = _output_error(path, got, golden, errors, mismatched, candidate_error, reference_error, tolerance)
+    error = _output_error(path, got, golden, errors, mismatched, candidate_error, expected.error, tolerance)
     if not error.mismatched:
         return LeafResult(error, None)
     if _looks_like_low_precision(reference.dtype, errors, candidate_error):
@@ -77,16 +101,14 @@ def compare_leaf(
     return LeafResult(error, Verdict.WRONG_VALUES, _describe(error, errors.numel()))
 
 
-def relative_errors(values: Tensor, golden: Tensor, finite: Tensor) -> Tensor:
-    """|y - golden| / (|golden| + rms(golden)) in float64, 0 where not `finite` (those are compared by position).
+def relative_errors(values: Tensor, golden: Tensor, scale: Tensor, finite: Tensor | None) -> Tensor:
+    """|y - golden| / scale in float64; 0 where not `finite`, because those are compared by position.
 
     Where the golden is zero throughout, any other value has an infinite error.
     """
-    known = golden[finite]
-    rms = known.square().mean().sqrt() if known.numel() else golden.new_tensor(0.0)
-    difference = (values.double() - golden).abs()
-    errors = torch.where(difference > 0, difference / (golden.abs() + rms), 0.0)
-    return torch.where(finite, errors, 0.0)
+    errors = values.double().sub_(golden).abs_().div_(scale)
+    errors.masked_fill_(errors.isnan() if finite is None else errors.isnan() | ~finite, 0.0)
+    return errors
 
 
 def repeat_difference(first: Tensor, second: Tensor) -> float:
@@ -95,15 +117,24 @@ def repeat_difference(first: Tensor, second: Tensor) -> float:
         return 0.0
     if not first.is_floating_point():
         return float("inf")
-    if _misplaced_non_finite(second, first).any():
+    expected = expect(first, None)
+    if _misplaced_non_finite(second, expected) is not None:
         return float("inf")
-    return _largest(relative_errors(second, first.double(), first.isfinite()))
+    return _largest(relative_errors(second, expected.golden, expected.scale, expected.finite))
 
 
-def _misplaced_non_finite(got: Tensor, reference: Tensor) -> Tensor:
-    expected = torch.where(reference.isfinite(), torch.zeros_like(reference), reference)
-    found = torch.where(got.isfinite(), torch.zeros_like(got), got)
-    return ~((found == expected) | (found.isnan() & expected.isnan()))
+def _rms(values: Tensor) -> Tensor:
+    return values.square().mean().sqrt() if values.numel() else values.new_tensor(0.0)
+
+
+def _misplaced_non_finite(got: Tensor, expected: ExpectedLeaf) -> Tensor | None:
+    """Where NaN or Inf stands and should not, or does not and should; None where all is in place."""
+    misplaced = ~got.isfinite()
+    if expected.finite is not None:
+        reference = expected.reference
+        same = (got == reference) | (got.isnan() & reference.isnan())
+        misplaced = torch.where(reference.isfinite(), misplaced, ~same)
+    return misplaced if bool(misplaced.any()) else None
 
 
 def _largest(errors: Tensor) -> float:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from services.contracts import FamilyResult, OpSpec, OutputError, TolerancePolicy, Verdict
 from services.sandbox.fence import Buffer
-from services.sandbox.judge.compare import compare_leaf
+from services.sandbox.judge.compare import ExpectedLeaf, compare_leaf, expect
 from services.sandbox.judge.families import Family, apply_family
 from services.sandbox.judge.state import owned_state, parameter_names, randomise
 from services.sandbox.judge.structure import layout_problem
@@ -28,14 +28,14 @@ class Unanswerable(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """Inputs of one family with eager's answer. `golden` is None where the op cannot run in float64."""
+    """Inputs of one family with eager's answer, prepared for comparisons."""
 
     family: Family
     seed: int
     tree: Tree
     values: list[Tensor]
     answer: Answer
-    golden: list[Tensor] | None
+    expected: list[ExpectedLeaf]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,9 @@ class Reference:
                 raise
             raise Unanswerable(f"the reference itself raises {fault.report.kind}: {fault.report.message}") from fault
         self._refuse_non_finite(family, answer.outputs)
-        return Question(family, seed, tree, values, answer, self._golden(tree, values, answer, seed))
+        golden: Sequence[Tensor | None] = self._golden(tree, values, answer, seed) or [None] * len(answer.outputs)
+        expected = [expect(output, wide) for output, wide in zip(answer.outputs, golden, strict=True)]
+        return Question(family, seed, tree, values, answer, expected)
 
     def settle(self, seed: int, *, count: bool = False) -> Question:
         """The question on inputs as given; falls back to the state as constructed where random state gives NaN."""
@@ -159,11 +161,9 @@ def check_answer(question: Question, tree: Tree, outputs: Sequence[Tensor], poli
     problem = layout_problem(question.answer.tree, tree)
     if problem:
         return _checked(question, [], *problem)
-    paths = question.answer.tree.paths()
-    golden: Sequence[Tensor | None] = question.golden or [None] * len(paths)
     results = [
-        compare_leaf(path, got, expected, wide, policy)
-        for path, got, expected, wide in zip(paths, outputs, question.answer.outputs, golden, strict=True)
+        compare_leaf(path, got, expected, policy)
+        for path, got, expected in zip(question.answer.tree.paths(), outputs, question.expected, strict=True)
     ]
     failed = [result for result in results if result.verdict]
     worst = next((item for item in failed if item.verdict is not Verdict.PRECISION_DOWNGRADE), None)
