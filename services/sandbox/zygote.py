@@ -21,7 +21,9 @@ from services.sandbox.settings import SandboxSettings
 
 _BOOT = "import sys; sys.path.insert(0, {!r}); from runner.zygote import main; main()"
 _KILL_S = 2.0
-_DUMP_S = 0.5
+_DUMP_S = 1.0
+_DUMP_END = b" in <module>\n"
+"""Last line of faulthandler's traceback: the zygote's own outermost frame."""
 _HANG_UP_S = 0.5
 _CONTROL_BYTES = 1 << 20
 _CHUNK = 1 << 16
@@ -302,7 +304,7 @@ class Child:
         """Ask where it is, then kill it."""
         self._ask({"dump": True})
         deadline = time.monotonic() + _DUMP_S
-        while not self._faults and self._ended is None and self._wait(deadline):
+        while not self._faults.endswith(_DUMP_END) and self._ended is None and self._wait(deadline):
             pass
         self.end()
         raise DeadlinePassed
