@@ -22,6 +22,8 @@ from .rewriting import definition_line, rewrite
 
 LANES = 1 << 17
 """Elements of the largest block of a batch, of all its programs together: more do not fit the processor's caches."""
+FIRST_BATCH = 4
+"""Programs that run together before it is known how large their blocks are."""
 _MAX_SPLITS = 256
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA's own, for each dimension
 
@@ -196,10 +198,11 @@ class _Launch:
 
     def _run_grid(self) -> None:
         total = self.grid[0] * self.grid[1] * self.grid[2]
-        # The first program alone shows how large its blocks are, and most errors.
-        self._run_batch(np.arange(1))
+        # The first programs show how large their blocks are.
+        first = min(total, FIRST_BATCH)
+        self._run_batch(np.arange(first))
         size = max(1, LANES // BUILDER.largest_block)
-        for start in range(1, total, size):
+        for start in range(first, total, size):
             self._run_batch(np.arange(start, min(total, start + size)))
 
     def _run_batch(self, programs: Array) -> None:

@@ -17,3 +17,4 @@ def _batching(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
     if request.param == "one by one":
         monkeypatch.setattr(launch, "LANES", 1)
+        monkeypatch.setattr(launch, "FIRST_BATCH", 1)
