@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from services.contracts import IsolationLevel
+from services.contracts import IsolationLevel, target_spec
 from services.sandbox.isolation import RUNNER_FOLDER, Isolation, readable_folders, runner_path, wrap
 from services.sandbox.runner import wire
 from services.sandbox.settings import SandboxSettings
@@ -211,6 +211,7 @@ class Zygote:
         counts_alone = self._uid() is not None or self._isolation.user_namespace
         return {
             "interpret": self._interpret,
+            "warm_target": target_spec("h200").model_dump(),
             "scratch": scratch,
             "uid": self._uid(),
             "tree_processes": settings.processes,

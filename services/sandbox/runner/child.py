@@ -27,17 +27,6 @@ Request = dict[str, Any]
 _LIMIT = 64 << 20
 
 
-def preload(*, interpret: bool) -> None:
-    """Run each code path once in the zygote, so that no child pays for its first time."""
-    if interpret:
-        interpreter.install()
-        with interpreter.recording():
-            pass
-    with FillUninitialized(0.0), counting.AtenCounter():
-        torch.empty(1)
-    torch.nn.functional.softmax(torch.ones(2, 2), dim=0).sum().item()
-
-
 def serve(channel: socket.socket, fault_fd: int, config: dict[str, Any]) -> None:
     """Answer until the judge hangs up."""
     faulthandler.enable(file=fault_fd, all_threads=False)

@@ -65,9 +65,14 @@ def _preload(config: dict[str, Any]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    from .child import preload
+    from . import child, interpreter  # noqa: F401 (the child's code is loaded here, once)
 
-    preload(interpret=config["interpret"])
+    if config["interpret"]:
+        interpreter.install()
+    # only now: its kernel is the interpreter's or the compiler's for good
+    from . import warmup
+
+    warmup.interpret() if config["interpret"] else warmup.compile_for(config["warm_target"])
 
 
 def _versions() -> dict[str, str]:
