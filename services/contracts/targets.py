@@ -25,8 +25,8 @@ class GpuSpec(Message):
     bf16_tflops: float
     """Tensor cores, bf16 and fp16 with fp32 accumulation."""
     fp64_tflops: float
-    launch_us: float = 3.0
-    """Cost of one kernel launch seen by a stream that is never empty, in microseconds."""
+    launch_us: float = 2.0
+    """Cost of one kernel launch seen by a stream that is never empty, in microseconds; 1.8 measured on an H200."""
 
 
 TARGETS: dict[str, GpuSpec] = {

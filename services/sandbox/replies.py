@@ -118,6 +118,8 @@ class AtenCall(Message):
     """Matrix product or convolution: runs on tensor cores where the dtype allows."""
     dtype: str = ""
     """Of the first floating-point input."""
+    rows: int | None = Field(None, ge=0)
+    """Rows, where eager's CUDA kernel gives each row one block; None where its grid follows the elements."""
 
 
 class Launch(Message):

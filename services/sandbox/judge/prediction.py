@@ -1,5 +1,6 @@
 """From what runners counted to roofline launches, the op's need, and kernel reports."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -8,6 +9,9 @@ from services.sandbox.judge.layout import spec_bytes
 from services.sandbox.judge.roofline import Launch, Need, Unit, estimate
 from services.sandbox.replies import AtenCall, Forward, KernelCompile, Loaded, StateKind, Tree
 from services.sandbox.replies import Launch as KernelLaunch
+
+_SPILL_BYTES = 8
+"""A spilled register of 4 bytes is written once and read once, at least."""
 
 _DOT_UNITS = {
     "tf32": Unit.TF32,
@@ -22,7 +26,7 @@ _DOT_UNITS = {
 def aten_launches(calls: Sequence[AtenCall]) -> list[Launch]:
     """Eager: every call that moves bytes is one launch; views move none."""
     return [
-        Launch(call.bytes_read + call.bytes_written, {_aten_unit(call): call.flops} if call.flops else {})
+        Launch(call.bytes_read + call.bytes_written, {_aten_unit(call): call.flops} if call.flops else {}, call.rows)
         for call in calls
         if call.bytes_read + call.bytes_written > 0
     ]
@@ -31,10 +35,10 @@ def aten_launches(calls: Sequence[AtenCall]) -> list[Launch]:
 def kernel_launches(launches: Sequence[KernelLaunch], compiled: Sequence[KernelCompile]) -> list[Launch]:
     """Generated kernels as they ran. ValueError where their bytes were not counted.
 
-    The grid of an autotuned kernel is not used: the configuration that ran here need not be the one that wins there.
+    Grid and spills of an autotuned kernel are not used: what ran here need not be the configuration that wins there.
     """
-    tuned = {kernel.kernel for kernel in compiled if kernel.configurations > 1}
-    return [_kernel_launch(launch, launch.kernel in tuned) for launch in launches]
+    fixed = {kernel.kernel: kernel for kernel in compiled if kernel.configurations == 1}
+    return [_kernel_launch(launch, fixed.get(launch.kernel)) for launch in launches]
 
 
 def need_of(inputs: Tree, loaded: Loaded, outputs: Tree, calls: Sequence[AtenCall]) -> Need:
@@ -98,18 +102,18 @@ def _exact_unit(call: AtenCall) -> Unit:
     return Unit.HALF if call.matmul and call.dtype in ("bfloat16", "float16") else Unit.CUDA_CORES
 
 
-def _kernel_launch(launch: KernelLaunch, tuned: bool) -> Launch:
+def _kernel_launch(launch: KernelLaunch, compiled: KernelCompile | None) -> Launch:
     if launch.bytes_read is None or launch.bytes_written is None:
         raise ValueError(f"the bytes of kernel {launch.kernel} were not counted")
     flops: Counter[Unit] = Counter()
     flops[_DOT_UNITS.get(launch.dot_dtype, Unit.HALF)] += launch.dot_flops or 0
     flops[Unit.CUDA_CORES] += launch.flops or 0
-    programs = None
-    if not tuned:
-        programs = 1
-        for size in launch.grid:
-            programs *= size
-    return Launch(launch.bytes_read + launch.bytes_written, dict(flops), programs)
+    moved = launch.bytes_read + launch.bytes_written
+    if compiled is None:
+        return Launch(moved, dict(flops))
+    programs = math.prod(launch.grid)
+    threads = programs * compiled.num_warps * 32
+    return Launch(moved, dict(flops), programs, spilled_bytes=compiled.spills * threads * _SPILL_BYTES)
 
 
 def _report(name: str, launches: Sequence[KernelLaunch], compiled: KernelCompile | None) -> KernelReport:

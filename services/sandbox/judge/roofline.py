@@ -5,14 +5,21 @@ One launch takes max(memory time, compute time) + launch cost; launches of one s
 - memory time: distinct bytes over the device's bandwidth. The L2 cache is taken as cold when a forward starts and as
   holding everything afterwards in launches that touch at most half of it: in those, the share of the traffic that is
   re-reading (all traffic less what the op must move at least once) goes at L2 bandwidth, about 42 GB/s per SM.
-- a grid of fewer programs than half the SMs cannot draw the full bandwidth or peak: an SM draws at most twice its
-  share.
+- a grid of fewer programs than SMs draws its share of bandwidth and peak. Eager's row-wise kernels (softmax, layer
+  norm) have one block for each row; other grids of eager follow the elements.
+- spilled registers are written and read once more, in the caches.
 - compute time: FLOPs over the dense peak of the unit that does them. Eager's float32 products run on CUDA cores, as
   PyTorch's default `allow_tf32 = False` for matmul has it, its float32 convolutions on tf32 tensor cores, as cuDNN's
   default has it. Three-product tf32 ("tf32x3") counts three tf32 products.
 
-Not modelled: occupancy, bank conflicts, instruction mix, tails of the last wave. Neither side quite reaches the peaks,
+Not modelled: occupancy, bank conflicts, instruction mix, tails of the last wave, and that eager's softmax and layer
+norm read their input more than once. Measured on an H200 with a cold cache: copies reach 4.2 of 4.8 TB/s, float32
+products 52 of 67 TFLOP/s, launches of one stream follow each other after 1.8 µs. Neither side quite reaches the peaks,
 so the ratio of two predictions is better than each of them.
+
+Six candidates of tests/cases, eager over candidate, predicted and measured on that H200: relu 0.99 and 1.02, cross
+entropy 1.03 and 1.33, softmax of 16 long rows 1.00 and 0.87, mean squared error 1.42 and 1.74, RMS norm with spills 0.56
+and 0.46, bf16 linear and GELU 0.83 and 0.78.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +29,6 @@ from enum import StrEnum
 from services.contracts import Estimate, GpuSpec
 
 _L2_GBPS_PER_SM = 42.0
-_SM_OVERDRAW = 2.0
 
 
 class Unit(StrEnum):
@@ -42,6 +48,8 @@ class Launch:
     bytes_moved: int
     flops: Mapping[Unit, int] = field(default_factory=dict)
     programs: int | None = None
+    spilled_bytes: int = 0
+    """Traffic of registers that did not fit; it stays in the caches."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,7 @@ def _memory_us(launch: Launch, compulsory: float, spec: GpuSpec) -> float:
     device = spec.bandwidth_gbps * 1e9
     cache = max(device, spec.sm_count * _L2_GBPS_PER_SM * 1e9)
     cold = compulsory if launch.bytes_moved <= spec.l2_bytes / 2 else 1.0
-    seconds = launch.bytes_moved * (cold / device + (1 - cold) / cache)
+    seconds = launch.bytes_moved * (cold / device + (1 - cold) / cache) + launch.spilled_bytes / cache
     return seconds * 1e6 / _occupied(launch, spec)
 
 
@@ -157,7 +165,7 @@ def _occupied(launch: Launch, spec: GpuSpec) -> float:
     """The share of the GPU that the grid can keep busy."""
     if launch.programs is None:
         return 1.0
-    return min(1.0, _SM_OVERDRAW * max(launch.programs, 1) / spec.sm_count)
+    return min(1.0, max(launch.programs, 1) / spec.sm_count)
 
 
 def _fastest(unit: Unit, spec: GpuSpec) -> Unit:

@@ -29,8 +29,8 @@ class AtenCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Lists each ATen call made inside the `with` block in `calls`.
 
     A call is a dict: name ("aten.add.Tensor"), bytes_read, bytes_written, flops, matmul (whether it is a matrix product
-    or a convolution) and dtype (of its first floating tensor, else ""). A view costs nothing. FLOPs of products by
-    torch.utils.flop_counter (a multiply and an add count as two), others one for each element.
+    or a convolution), rows (see `_rows`) and dtype (of its first floating tensor, else ""). A view costs nothing. FLOPs
+    of products by torch.utils.flop_counter (a multiply and an add count as two), others one for each element.
     """
 
     def __init__(self) -> None:
@@ -64,6 +64,7 @@ def _describe(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> dict
         "bytes_written": bytes_written,
         "flops": flops,
         "matmul": matmul_flops > 0,
+        "rows": _rows(name, args, outputs),
         "dtype": next((str(t.dtype).removeprefix("torch.") for t in (*inputs, *outputs) if t.is_floating_point()), ""),
     }
 
@@ -75,6 +76,13 @@ def _bytes_read(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tenso
         table = id(inputs[0])
         sizes[table] = min(sizes[table], sum(map(_size_bytes, outputs)))
     return sum(sizes.values())
+
+
+def _rows(name: str, args: Any, outputs: list[torch.Tensor]) -> int | None:
+    """Rows, where eager's CUDA kernel gives each row one block; None where its grid follows the elements."""
+    if name in ("_softmax", "_log_softmax") and args[1] in (-1, outputs[0].dim() - 1):
+        return outputs[0].numel() // max(outputs[0].shape[-1], 1)
+    return outputs[1].numel() if name == "native_layer_norm" else None
 
 
 def _matmul_flops(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> int:

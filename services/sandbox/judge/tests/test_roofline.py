@@ -46,7 +46,12 @@ def test_a_cache_sized_intermediate_costs_less_than_a_large_one() -> None:
 
 def test_one_program_cannot_draw_the_whole_bandwidth() -> None:
     need = Need(bytes_moved=GB, flops={})
-    assert forward_us([Launch(GB, programs=1)], need, H200) > 50 * forward_us([Launch(GB, programs=1000)], need, H200)
+    assert forward_us([Launch(GB, programs=1)], need, H200) > 100 * forward_us([Launch(GB, programs=1000)], need, H200)
+
+
+def test_spilled_registers_cost_time() -> None:
+    need = Need(bytes_moved=GB, flops={})
+    assert forward_us([Launch(GB, spilled_bytes=GB)], need, H200) > 1.5 * forward_us([Launch(GB)], need, H200)
 
 
 def test_sizes_read_well() -> None:
