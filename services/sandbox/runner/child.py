@@ -102,9 +102,9 @@ class Session:
             structure = _encode(init, leaves, "get_init_inputs()")
         else:
             structure = request["init"]
-            leaves = [self._buffers[key].clone() for key in request["keys"]]
+            leaves = [module.clone_layout(self._buffers[key]) for key in request["keys"]]
             init = trees.decode(structure, leaves)
-        self._kept["init"] = [leaf.detach().clone(memory_format=torch.preserve_format) for leaf in leaves]
+        self._kept["init"] = [module.clone_layout(leaf) for leaf in leaves]
         self._init = list(init.values() if isinstance(init, dict) else init)
         self._model = module.call(factory, init).eval()
         return {

@@ -1,5 +1,6 @@
 """The user's module: imported from a real file, built, and its state named."""
 
+import copy
 import importlib.util
 import inspect
 import linecache
@@ -94,8 +95,6 @@ def forward_parameters(model: torch.nn.Module) -> list[str]:
 
 def widened(model: torch.nn.Module) -> torch.nn.Module:
     """A copy in float64: parameters, buffers and plain tensor attributes."""
-    import copy
-
     with torch.no_grad():
         wide = copy.deepcopy(model).double()
         for module in wide.modules():
@@ -119,6 +118,13 @@ def copy_layout(target: Tensor, source: Tensor) -> None:
         if target.shape == source.shape and target.stride() == source.stride() and target.dtype == source.dtype:
             target, source = _span(target), _span(source)
         target.copy_(source)
+
+
+def clone_layout(tensor: Tensor) -> Tensor:
+    """A copy with the same strides, stride 0 included."""
+    cloned = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    copy_layout(cloned, tensor)
+    return cloned
 
 
 def _span(tensor: Tensor) -> Tensor:
