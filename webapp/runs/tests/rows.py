@@ -29,6 +29,7 @@ from services.contracts import (
     StageStatus,
     TargetCompile,
     TensorSpec,
+    Timing,
     Verdict,
     WorkerReport,
 )
@@ -79,6 +80,30 @@ class ModelNew(torch.nn.Module):
         return y
 """
 SPEC = TensorSpec(shape=[64, 781], stride=[781, 1], dtype="float32")
+
+
+def bare(candidate: Candidate, verdict: Verdict) -> Evaluation:
+    """The least evidence that this verdict may have: kernels not compiled, no estimate, errors without a place."""
+    timed = verdict in {Verdict.TIMING_MISMATCH, Verdict.IMPOSSIBLE}
+    happy = verdict is Verdict.PASSED
+    timing = Timing(
+        gpu="NVIDIA H200", reference_us=9, candidate_us=3, ratio=3, ratio_low=2.9, ratio_high=3.1, samples=100
+    )
+    return Evaluation(
+        candidate_id=str(candidate.pk),
+        attempt=candidate.attempt,
+        verdict=verdict,
+        summary=f"It ended with {verdict.label}.",
+        backend=Backend.CUDA if timed else Backend.HOST,
+        target="h200",
+        error=None if happy or timed else ErrorReport(kind="Error", message="it broke"),
+        families=[FamilyResult(workload="default", family="as given", seed=1, passed=happy or timed)],
+        kernels=[KernelReport(name="k", launches=1)],
+        estimate_error="the op is not known" if happy else "",
+        timing=timing if timed else None,
+        isolation=IsolationLevel.NONE,
+        evaluator_version="1",
+    )
 
 
 def client_of(user: User) -> Client:

@@ -1,5 +1,7 @@
 """Figures as people read them."""
 
+import math
+
 import pytest
 
 from webapp.runs.templatetags import figures
@@ -41,3 +43,10 @@ def test_sizes_are_decimal() -> None:
 def test_a_relative_error_keeps_its_exponent() -> None:
     assert figures.relative(2.814e-5) == "2.81e-05"
     assert figures.relative(0) == "0"
+
+
+def test_what_is_no_figure_is_a_dash_and_infinity_stays() -> None:
+    for convert in (figures.seconds, figures.times, figures.data_size, figures.relative):
+        assert convert(None) == convert("") == "–"
+        assert convert(math.inf) == "inf"
+        assert convert(math.nan) == "nan"

@@ -8,12 +8,13 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 
-from services.contracts import Progress, ProposeOutcome, ProposeResult, Stage
+from services.contracts import Progress, ProposeOutcome, ProposeResult, Stage, Verdict
 from webapp.accounts.models import User
 from webapp.runs.models import Candidate, Run
 from webapp.runs.services import record_evaluation, record_progress, record_proposals
 from webapp.runs.tests.rows import (
     KERNEL_SOURCE,
+    bare,
     begun_run,
     client_of,
     failed,
@@ -217,6 +218,20 @@ def test_the_evidence_has_every_figure(alice: User) -> None:
     page = client_of(alice).get(reverse("candidate", args=[Candidate.objects.get().pk])).content.decode()
     for figure in ("5.00e-08", "4.00e-08", "1.25×", "1.00e-04", ">41<", "32", "200 kB", "isolation full", "2.43 s"):
         assert figure in page, figure
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.INFRASTRUCTURE])
+def test_every_verdict_has_its_pages(verdict: Verdict, alice: User) -> None:
+    run = begun_run(alice)
+    candidate = proposed(run)
+    record_evaluation(bare(candidate, verdict))
+    run = stepped(run)
+    assert candidate.evaluations.get().verdict == verdict
+    for address in (reverse("run", args=[run.pk]), reverse("candidate", args=[candidate.pk])):
+        page = client_of(alice).get(address).content.decode()
+        assert verdict.label in page
+    for kernel in candidate.kernels.all():
+        assert client_of(alice).get(reverse("kernel", args=[kernel.pk])).status_code == 200
 
 
 def test_a_candidate_waits_in_plain_words(alice: User) -> None:
