@@ -11,12 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import DeviceAssertion, IllegalAccess, MisalignedAccess, OutOfBounds, UnsupportedLanguage
+from .errors import (
+    DeviceAssertion,
+    IllegalAccess,
+    MisalignedAccess,
+    NotInterpretable,
+    OutOfBounds,
+    UnsupportedLanguage,
+)
 
 __all__ = [
     "DeviceAssertion",
     "IllegalAccess",
     "MisalignedAccess",
+    "NotInterpretable",
     "OutOfBounds",
     "UnsupportedLanguage",
     "install",

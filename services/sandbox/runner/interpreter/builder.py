@@ -14,8 +14,9 @@ from triton._C.libtriton import ir
 from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions
 
 from . import libdevice, numeric
+from .arithmetic import add_in_turn, addresses, divide, multiplication, multiply_high
 from .descriptors import Descriptors
-from .errors import DeviceAssertion, Diverged, UnsupportedLanguage
+from .errors import DeviceAssertion, Diverged, NotInterpretable
 from .handle import Cost, Handle
 from .memory import Memory
 from .numeric import Array, convert, numpy_type
@@ -150,15 +151,15 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
     create_maxsi = create_maxui = create_maximumf = _binary(np.maximum)
     create_minnumf = _binary(np.fmin)
     create_maxnumf = _binary(np.fmax)
-    create_sdiv = create_udiv = _binary(lambda lhs, rhs: _divide(lhs, rhs)[0])
-    create_srem = create_urem = _binary(lambda lhs, rhs: _divide(lhs, rhs)[1])
+    create_sdiv = create_udiv = _binary(lambda lhs, rhs: divide(lhs, rhs)[0])
+    create_srem = create_urem = _binary(lambda lhs, rhs: divide(lhs, rhs)[1])
 
     def create_ashr(self, lhs: Handle, rhs: Handle) -> Handle:
         signed = np.dtype(f"int{lhs.data.dtype.itemsize * 8}")
         return Handle(np.right_shift(lhs.data.view(signed), rhs.data.view(signed)).view(lhs.data.dtype), lhs.dtype)
 
     def create_umulhi(self, lhs: Handle, rhs: Handle) -> Handle:
-        return Handle(_multiply_high(lhs.data, rhs.data), lhs.dtype)
+        return Handle(multiply_high(lhs.data, rhs.data), lhs.dtype)
 
     create_icmpSLE = create_icmpULE = create_fcmpOLE = create_fcmpULE = _comparison(np.less_equal)
     create_icmpSLT = create_icmpULT = create_fcmpOLT = create_fcmpULT = _comparison(np.less)
@@ -257,7 +258,7 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
     def create_dot(self, lhs: Handle, rhs: Handle, accumulator: Handle, precision: Any, _: int) -> Handle:
         rows, columns, depth = lhs.data.shape[-2], rhs.data.shape[-1], lhs.data.shape[-1]
         self._saw(max(rows * columns, rows * depth, depth * columns))
-        label, prepare = _multiplication(lhs.data.dtype, precision)
+        label, prepare = multiplication(lhs.data.dtype, precision)
         product = np.matmul(prepare(lhs.data), prepare(rhs.data))
         batch = int(np.prod(lhs.data.shape[1:-2]))
         flops = 2 * rows * columns * depth * batch * self.memory.programs
@@ -266,7 +267,7 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
         return Handle(total.astype(accumulator.data.dtype), accumulator.dtype)
 
     def create_dot_scaled(self, *_: Any) -> Handle:
-        raise UnsupportedLanguage("tl.dot_scaled cannot run in the interpreter")
+        raise NotInterpretable("tl.dot_scaled cannot run in the interpreter")
 
     # memory; what follows the value (cache, eviction) differs between Triton versions and changes no result
     def create_load(self, pointer: Handle, *_: Any) -> Handle:
@@ -303,8 +304,8 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
 
         def operate(memory: Array, index: Array, values: tuple[Array, ...]) -> Any:
             if memory.dtype in (numeric.BFLOAT16, np.float16):
-                return _add_in_turn(memory, index, values[0])
-            return native.atomic_rmw(kind, _addresses(memory, index), values[0], np.ones(index.shape, bool), order)
+                return add_in_turn(memory, index, values[0])
+            return native.atomic_rmw(kind, addresses(memory, index), values[0], np.ones(index.shape, bool), order)
 
         return Handle(self.memory.atomic(pointer.data, mask.data, (value.data,), operate), value.dtype)
 
@@ -312,7 +313,7 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
         order = self.ir_sem_to_interpreter_sem[sem]
 
         def operate(memory: Array, index: Array, values: tuple[Array, ...]) -> Any:
-            return native.atomic_cas(_addresses(memory, index), values[1], values[0], order)
+            return native.atomic_cas(addresses(memory, index), values[1], values[0], order)
 
         return Handle(self.memory.atomic(pointer.data, None, (value.data, compare.data), operate), value.dtype)
 
@@ -350,9 +351,15 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
         return Handle(result, target.scalar)
 
     def create_inline_asm(self, *_: Any) -> Handle:
-        raise UnsupportedLanguage(
-            "tl.inline_asm_elementwise cannot run in the interpreter; write it with tl operations"
-        )
+        raise NotInterpretable("tl.inline_asm_elementwise cannot run in the interpreter; write it with tl operations")
+
+    def create_atomic_poll(self, *_: Any) -> Handle:
+        raise NotInterpretable("tl.atomic_poll cannot run in the interpreter")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("create_"):
+            raise NotInterpretable(f"the interpreter has no operation {name.removeprefix('create_')}")
+        raise AttributeError(name)
 
     def count(self, data: Array) -> None:
         """One floating-point operation for each element and program."""
@@ -364,71 +371,4 @@ class Builder(Descriptors, InterpreterBuilder):  # type: ignore[misc]
 
 
 def _no_custom_types(*_: Any, **__: Any) -> None:
-    raise UnsupportedLanguage("the interpreter has no float8e4b15")
-
-
-def _divide(lhs: Array, rhs: Array) -> tuple[Array, Array]:
-    """Quotient rounded toward zero, as C and the GPU do it, and the remainder."""
-    divisor: Any = rhs
-    if not any(rhs.strides) and rhs.size:
-        divisor = rhs.flat[0]  # numpy divides by one number ten times faster than by an array
-    quotient = lhs // divisor
-    remainder = lhs - quotient * divisor
-    if lhs.dtype.kind == "i":
-        floored = (remainder != 0) & ((lhs < 0) != (divisor < 0))
-        if floored.any():
-            quotient = quotient + floored.astype(lhs.dtype)
-            remainder = lhs - quotient * divisor
-    return quotient, remainder
-
-
-def _multiply_high(lhs: Array, rhs: Array) -> Any:
-    dtype = lhs.dtype
-    bits = dtype.itemsize * 8
-    unsigned = np.dtype(f"uint{bits}")
-    a, b = lhs.view(unsigned), rhs.view(unsigned)
-    if bits < 64:
-        wide = np.dtype(f"uint{bits * 2}")
-        return ((a.astype(wide) * b.astype(wide)) >> wide.type(bits)).astype(unsigned).view(dtype)
-    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a_low, a_high, b_low, b_high = a & low, a >> shift, b & low, b >> shift
-    middle = a_high * b_low + ((a_low * b_low) >> shift)
-    carry = (middle & low) + a_low * b_high
-    return (a_high * b_high + (middle >> shift) + (carry >> shift)).view(dtype)
-
-
-def _multiplication(dtype: np.dtype[Any], precision: Any) -> tuple[str, Callable[[Array], Array]]:
-    """How a tensor core or the CUDA cores read the operands, and the name under which the FLOPs are counted."""
-    if dtype == np.float32:
-        if precision == ir.INPUT_PRECISION.TF32:
-            return "tf32", numeric.tf32
-        if precision == getattr(ir.INPUT_PRECISION, "BF16x3", None):
-            return "bf16x3", numeric.bfloat16_split
-        return {ir.INPUT_PRECISION.TF32x3: "tf32x3", ir.INPUT_PRECISION.IEEE: "float32"}.get(precision, "bf16x6"), _same
-    if dtype == np.float64:
-        return "float64", _same
-    if dtype.kind in "iu":
-        return "int8", lambda data: data.astype(np.float64)
-    name = {numeric.BFLOAT16: "bfloat16", np.dtype(np.float16): "float16"}.get(dtype, "float8")
-    return name, lambda data: convert(data, np.dtype(np.float32))
-
-
-def _same(data: Array) -> Array:
-    return data
-
-
-def _addresses(memory: Array, index: Array) -> Any:
-    return np.uint64(memory.ctypes.data) + index.astype(np.uint64) * np.uint64(memory.dtype.itemsize)
-
-
-def _add_in_turn(memory: Array, index: Array, values: Array) -> Array:
-    """Adds lane by lane, so that lanes on one address each see the sum before them."""
-    if np.unique(index).size == index.size:
-        old = memory[index]
-        memory[index] = old + values
-        return old
-    old = np.empty_like(values)
-    for lane, (where, value) in enumerate(zip(index, values, strict=True)):
-        old[lane] = memory[where]
-        memory[where] = old[lane] + value
-    return old
+    raise NotInterpretable("the interpreter has no float8e4b15")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from triton._C.libtriton import ir
 
-from .errors import UnsupportedLanguage
+from .errors import NotInterpretable
 from .handle import Handle
 from .memory import Memory
 from .numeric import Array, numpy_type
@@ -106,7 +106,7 @@ class Descriptors:
         self.memory.store(lanes, value.data, inside)
 
     def create_descriptor_reduce(self, *_: Any) -> None:
-        raise UnsupportedLanguage("a tensor descriptor's atomic operations cannot run in the interpreter")
+        raise NotInterpretable("a tensor descriptor's atomic operations cannot run in the interpreter")
 
     def _load_block(self, block: Block, checked: Sequence[int], padding: Any) -> Handle:
         element = block.dtype.scalar.element_ty

@@ -68,7 +68,11 @@ class DeviceAssertion(AssertionError):
 
 
 class UnsupportedLanguage(NotImplementedError):
-    """A construct that Triton's own compiler refuses, or that the interpreter cannot run; the message says which."""
+    """A construct that Triton's own compiler refuses as well."""
+
+
+class NotInterpretable(NotImplementedError):
+    """A construct that runs on a GPU but not in this interpreter: no fault of the kernel's author."""
 
 
 class Diverged(BaseException):

@@ -213,6 +213,8 @@ class _Launch:
             return
         except Diverged as fork:
             groups = [programs[fork.values == value] for value in np.unique(fork.values)]
+            # A program may wait for one before it, as a scan that passes partial sums on does.
+            groups.sort(key=lambda group: int(group[0]))
         except IllegalAccess:
             raise
         except Exception:

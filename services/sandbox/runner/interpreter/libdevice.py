@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.special as special
 
-from .errors import UnsupportedLanguage
+from .errors import NotInterpretable, UnsupportedLanguage
 from .numeric import Array, convert
 
 Function = Callable[..., Any]
@@ -70,7 +70,7 @@ def _function(symbol: str) -> Function:
         return _conversion(*match.groups())
     if match := re.fullmatch(r"[fd]?(fmaf|fma|div|rcp|sqrt|rsqrt|add|sub|mul)_(r[nzdu])", name):
         return _rounded(match[1].removesuffix("f") if match[1] == "fmaf" else match[1], match[2])
-    raise UnsupportedLanguage(f"the interpreter has no libdevice function {symbol}")
+    raise NotInterpretable(f"the interpreter has no libdevice function {symbol}")
 
 
 def _rounded(name: str, mode: str) -> Function:
@@ -80,7 +80,7 @@ def _rounded(name: str, mode: str) -> Function:
         if arguments[0].dtype != np.float32:
             if mode == "rn":
                 return np.asarray(operate(*arguments))
-            raise UnsupportedLanguage(f"the interpreter rounds float64 to nearest only, not {name}_{mode}")
+            raise NotInterpretable(f"the interpreter rounds float64 to nearest only, not {name}_{mode}")
         exact = operate(*(argument.astype(np.float64) for argument in arguments))
         return _to_float32(np.asarray(exact), mode)
 

@@ -5,7 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .errors import UnsupportedLanguage
+from .errors import NotInterpretable
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ def numpy_type(triton_type: Any) -> np.dtype[Any]:
     try:
         return _NUMPY[scalar.name]
     except KeyError:
-        raise UnsupportedLanguage(f"the interpreter has no number format {scalar}") from None
+        raise NotInterpretable(f"the interpreter has no number format {scalar}") from None
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:

@@ -30,6 +30,8 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: 
         position = axis % rank + 1
     types = [tensor.dtype for tensor in input]
     results = _reduce_fast(arrays, position, combine_fn)
+    if results is not None and types[0].is_floating():
+        _count(arrays[0])
     if results is None:
         results = _reduce_tree(arrays, types, position, combine_fn)
     if _plain(keep_dims):
@@ -115,6 +117,13 @@ def _scan_steps(arrays: Sequence[Array], types: Sequence[Any], axis: int, combin
         current = [np.where(place >= distance, new, old) for new, old in zip(combined, current, strict=True)]
         distance *= 2
     return current
+
+
+def _count(data: Array) -> None:
+    """One operation for each element, as in the reductions that go step by step."""
+    from .language import BUILDER
+
+    BUILDER.count(data)
 
 
 def _combined(result: Any, types: Sequence[Any]) -> list[Array]:

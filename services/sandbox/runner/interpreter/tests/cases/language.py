@@ -8,7 +8,13 @@ import torch
 import triton
 import triton.language as tl
 
-from services.sandbox.runner.interpreter import DeviceAssertion, UnsupportedLanguage, launch, recording
+from services.sandbox.runner.interpreter import (
+    DeviceAssertion,
+    NotInterpretable,
+    UnsupportedLanguage,
+    launch,
+    recording,
+)
 
 WIDTH = tl.constexpr(4)
 
@@ -213,6 +219,35 @@ def test_persistent_kernels() -> None:
     out = torch.empty_like(x)
     persistent_kernel[(8,)](x, out, 37, PROGRAMS=8, BLOCK=16)
     assert torch.equal(out, x * 2)
+
+
+@triton.jit
+def relay_kernel(x, flags, total):
+    program = tl.program_id(0)
+    before = 0.0
+    if program > 0:
+        while tl.atomic_add(flags + program - 1, 0) == 0:
+            pass
+        before = tl.load(total + program - 1)
+    tl.store(total + program, before + tl.load(x + program))
+    tl.atomic_xchg(flags + program, 1)
+
+
+def test_a_program_may_wait_for_the_one_before_it() -> None:
+    x = torch.randint(-9, 9, (40,)).float()
+    total, flags = torch.zeros(40), torch.zeros(40, dtype=torch.int32)
+    relay_kernel[(40,)](x, flags, total)
+    assert torch.equal(total, x.cumsum(0))
+
+
+@triton.jit
+def assembly_kernel(x):
+    tl.store(x, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x)], tl.int32, True, 1))
+
+
+def test_what_only_a_gpu_can_run_is_named() -> None:
+    with pytest.raises(NotInterpretable, match="inline_asm"):
+        assembly_kernel[(1,)](torch.zeros(1, dtype=torch.int32))
 
 
 @triton.jit
