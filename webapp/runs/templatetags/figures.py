@@ -2,9 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import wraps
 
 from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 register = template.Library()
 
@@ -82,3 +86,11 @@ def count(value: float) -> str:
 def relative(value: float) -> str:
     """A relative error, e.g. "2.81e-05"."""
     return "0" if value == 0 else f"{value:.2e}"
+
+
+@register.simple_tag
+def since(moment: datetime) -> SafeString:
+    """The time that has gone by since then; scripts let it tick."""
+    gone = max(0, math.floor((timezone.now() - moment).total_seconds()))
+    text = seconds(gone) if gone else "0 s"
+    return format_html('<time data-since="{}">{}</time>', moment.isoformat(), text)

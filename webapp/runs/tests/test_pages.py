@@ -8,7 +8,16 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 
-from services.contracts import Progress, ProposeOutcome, ProposeResult, Stage, Verdict
+from services.contracts import (
+    Evaluation,
+    FamilyResult,
+    OutputError,
+    Progress,
+    ProposeOutcome,
+    ProposeResult,
+    Stage,
+    Verdict,
+)
 from webapp.accounts.models import User
 from webapp.runs.models import Candidate, Run
 from webapp.runs.services import record_evaluation, record_progress, record_proposals
@@ -300,3 +309,25 @@ def test_what_is_not_there_is_404_in_plain_words(address: str, alice: User) -> N
     response = client_of(alice).get(address)
     assert response.status_code == 404
     assert "There is nothing here for you" in response.content.decode()
+
+
+def test_wrong_values_say_where(alice: User) -> None:
+    candidate = proposed(begun_run(alice))
+    spec = passed(candidate).families[0].outputs[0].spec
+    wrong = OutputError(
+        path="[1]",
+        spec=spec,
+        candidate_error=0.067,
+        reference_error=1e-7,
+        tolerance=1e-4,
+        mismatched=48399,
+        worst_index=[50, 423],
+        worst_got=0.5,
+        worst_expected=0.25,
+    )
+    family = FamilyResult(workload="default", family="spiked", seed=9, passed=False, outputs=[wrong])
+    fields = bare(candidate, Verdict.WRONG_VALUES).model_dump() | {"families": [family], "error": None}
+    record_evaluation(Evaluation.model_validate(fields))
+    page = client_of(alice).get(reverse("candidate", args=[candidate.pk])).content.decode()
+    for words in ("48399 of 49984 elements differ", "[50, 423]", "got 0.5, expected 0.25", "6.70e-02", "row-failed"):
+        assert words in page, words
