@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from services.contracts import ErrorReport, Fault, Frame, Verdict
+from services.sandbox.child import Child
 from services.sandbox.runner import wire
 from services.sandbox.settings import SandboxSettings
-from services.sandbox.zygote import Child, Ended
+from services.sandbox.zygote import Ended, EndReason
 
 _FAULT_FRAME = re.compile(r'File "[^"]*/(?:op|candidate)\.py", line (\d+) in (\S+)')
 _NO_MEMORY = re.compile(r"bad_alloc|MemoryError|allocate memory")
@@ -61,12 +62,12 @@ def ended(call: str, end: Ended, child: Child, settings: SandboxSettings, oom_ki
     """The process ended before it answered: RunnerFault, or InfrastructureFault where user code cannot have done it."""
     doing, text = _doing(call), child.fault_text
     gigabytes = settings.memory_bytes / (1 << 30)
-    if end.reason == "lost":
+    if end.reason is EndReason.LOST:
         return InfrastructureFault(f"the sandbox's own process ended during {doing}")
-    if end.reason == "memory":
+    if end.reason is EndReason.MEMORY:
         message = f"{doing} used more than the {gigabytes:g} GiB that one candidate may use"
         return RunnerFault(Verdict.OUT_OF_MEMORY, _located("MemoryLimit", message, text))
-    if end.reason == "processes":
+    if end.reason is EndReason.PROCESSES:
         message = f"{doing} started more than the {settings.processes} processes that one candidate may have"
         return RunnerFault(Verdict.RUNTIME_ERROR, _located("ProcessLimit", message, text))
     if end.code >= 0:
@@ -91,7 +92,7 @@ def _signalled(number: signal.Signals, doing: str, end: Ended, child: Child, oom
         return RunnerFault(Verdict.ILLEGAL_MEMORY, _located(name, message, text))
     if number is signal.SIGXCPU:
         return RunnerFault(Verdict.TIMEOUT, _located(name, f"{doing} used up its CPU time", text))
-    if number is signal.SIGKILL and end.reason == "killed":
+    if number is signal.SIGKILL and end.reason is EndReason.KILLED:
         message = f"{doing} closed the process's connection to the judge"
         return RunnerFault(Verdict.RUNTIME_ERROR, _located("ConnectionClosed", message, text))
     if number is signal.SIGKILL and oom_killed:

@@ -17,13 +17,14 @@ from pydantic import ValidationError
 from services.contracts import AtenGraph, ErrorReport, Verdict, target_spec
 from services.contracts.base import Message
 from services.sandbox import endings
+from services.sandbox.child import Child, ChildEnded, DeadlinePassed
 from services.sandbox.endings import Fatal, InfrastructureFault, RunnerFault
 from services.sandbox.fence import Buffer, Fence, HostFence
 from services.sandbox.isolation import Isolation, IsolationRefused, probe
 from services.sandbox.replies import Forward, KernelCompile, Leaf, Loaded, Tree
 from services.sandbox.runner import wire
 from services.sandbox.settings import SandboxSettings
-from services.sandbox.zygote import Child, ChildEnded, DeadlinePassed, Zygote, ZygoteError
+from services.sandbox.zygote import Zygote, ZygoteError
 
 
 class RunnerKind(StrEnum):

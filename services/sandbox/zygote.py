@@ -1,57 +1,53 @@
-"""The judge's end of a zygote and of the child that it forked: start, deadlines, what came out, how it ended."""
+"""The judge's end of a zygote: its start, its messages, its end."""
 
 import contextlib
 import os
-import selectors
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from services.contracts import IsolationLevel, target_spec
 from services.sandbox.isolation import RUNNER_FOLDER, Isolation, readable_folders, runner_path, wrap
 from services.sandbox.runner import wire
 from services.sandbox.settings import SandboxSettings
 
+if TYPE_CHECKING:
+    from services.sandbox.child import Child
+
 _BOOT = "import sys; sys.path.insert(0, {!r}); from runner.zygote import main; main()"
-_KILL_S = 2.0
-_DUMP_S = 1.0
-_DUMP_END = b" in <module>\n"
-"""Last line of faulthandler's traceback: the zygote's own outermost frame."""
-_HANG_UP_S = 0.5
+KILL_S = 2.0
+"""How long a zygote may take to kill everything below it."""
 _CONTROL_BYTES = 1 << 20
-_CHUNK = 1 << 16
+CHUNK_BYTES = 1 << 16
 
 
 class ZygoteError(RuntimeError):
     """The zygote itself failed: ours, never the user's."""
 
 
+class EndReason(StrEnum):
+    """killed: by us. memory, processes: over the limit for its whole tree. lost: its zygote went with it."""
+
+    EXITED = "exited"
+    KILLED = "killed"
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    LOST = "lost"
+
+
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended. `reason` is "exited", "killed" (by us), "memory", "processes" or "lost" (with its zygote)."""
+    """How a child ended; `code` is its exit code, or a signal's number negated."""
 
-    reason: str
+    reason: EndReason
     code: int
-    oom_kills: int | None
-
-
-class ChildEnded(Exception):
-    """The child ended before it answered."""
-
-    def __init__(self, ended: Ended) -> None:
-        super().__init__(f"the process ended: {ended}")
-        self.ended = ended
-
-
-class DeadlinePassed(Exception):
-    """No answer within the deadline; the child is dead by now."""
 
 
 class Slot:
@@ -132,7 +128,7 @@ class Zygote:
         while not self._messages:
             self.control.settimeout(max(0.001, deadline - time.monotonic()))
             try:
-                data = self.control.recv(_CHUNK)
+                data = self.control.recv(CHUNK_BYTES)
             except TimeoutError:
                 return None
             if not self.take(data):
@@ -149,7 +145,7 @@ class Zygote:
         while self._messages:
             message = self._messages.popleft()
             if "ended" in message:
-                return Ended(message["ended"], message["code"], message["oom_kills"])
+                return Ended(EndReason(message["ended"]), message["code"])
             if "refused" in message:
                 raise ZygoteError(f"no process could be forked: {message['refused']}")
         return None
@@ -162,7 +158,7 @@ class Zygote:
         if self._isolation.bwrap is None:
             # no namespace dies with it: let it end its descendants itself
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_KILL_S)
+                self._process.wait(KILL_S)
         self._process.kill()
         self._process.wait()
         self._process = None
@@ -235,164 +231,6 @@ class Zygote:
     def _words(self) -> str:
         self._log.seek(0)
         return self._log.read().decode(errors="replace")[-4000:].strip()
-
-
-class Child:
-    """One forked process: its socket, what it prints, where it crashed."""
-
-    def __init__(self, zygote: Zygote, settings: SandboxSettings, request: dict[str, Any]) -> None:
-        self._zygote = zygote
-        self._settings = settings
-        self._ended: Ended | None = None
-        self._printed, self._faults = bytearray(), bytearray()
-        self._decoder = wire.Decoder(settings.message_bytes)
-        self._answers: deque[dict[str, Any]] = deque()
-        with contextlib.ExitStack() as stack:
-            self.channel, theirs = socket.socketpair()
-            stack.callback(theirs.close)
-            output_pipe, output = _pipe(stack)
-            fault_pipe, faults = _pipe(stack)
-            self._open = contextlib.ExitStack()
-            self._open.callback(self.channel.close)
-            for pipe in (output_pipe, fault_pipe):
-                self._open.callback(os.close, pipe)
-            self._pipes = {output_pipe: self._printed, fault_pipe: self._faults}
-            wire.send(zygote.control, {"fork": request}, [theirs.fileno(), output, faults])
-        zygote.child = self
-
-    @property
-    def printed(self) -> str:
-        """The first bytes of stdout and stderr."""
-        return self._printed.decode(errors="replace")
-
-    @property
-    def fault_text(self) -> str:
-        """What faulthandler wrote at a crash or when asked."""
-        return self._faults.decode(errors="replace")
-
-    def send(self, message: dict[str, Any], fds: Sequence[int], deadline: float) -> None:
-        """Send one request. DeadlinePassed where the child does not read it."""
-        self.channel.settimeout(max(0.001, deadline - time.monotonic()))
-        try:
-            wire.send(self.channel, message, list(fds))
-        except TimeoutError:
-            self._pass_deadline()
-        except OSError:
-            return  # it has ended: `receive` says how
-
-    def receive(self, deadline: float) -> dict[str, Any]:
-        """Its next answer. Raises DeadlinePassed, ChildEnded, or wire.ProtocolError."""
-        while not self._answers:
-            if self._ended is not None:
-                raise ChildEnded(self._ended)
-            if not self._wait(deadline):
-                self._pass_deadline()
-        return self._answers.popleft()
-
-    def end(self) -> Ended:
-        """Kill everything of it and say how it ended."""
-        if self._ended is None:
-            self._ask({"kill": True})
-            if not self._told_of_end(_KILL_S):
-                self._lose()
-        self._drain()
-        self._pipes.clear()
-        self._open.close()
-        self._zygote.child = None
-        return self._ended or Ended("lost", 0, None)
-
-    def _pass_deadline(self) -> None:
-        """Ask where it is, then kill it."""
-        self._ask({"dump": True})
-        deadline = time.monotonic() + _DUMP_S
-        while not self._faults.endswith(_DUMP_END) and self._ended is None and self._wait(deadline):
-            pass
-        self.end()
-        raise DeadlinePassed
-
-    def _lose(self) -> None:
-        self._zygote.stop()
-        self._ended = Ended("lost", 0, None)
-
-    def _wait(self, deadline: float) -> bool:
-        """Take what comes next from anywhere; False once the deadline has passed."""
-        return self._wait_on([self.channel, self._zygote.control, *self._pipes], deadline)
-
-    def _wait_on(self, sources: list[socket.socket | int], deadline: float) -> bool:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        with selectors.DefaultSelector() as selector:
-            for source in sources:
-                selector.register(source, selectors.EVENT_READ)
-            ready = [key.fileobj for key, _ in selector.select(left)]
-        self._drain()
-        if self.channel in ready:
-            self._take_answers()
-        if self._zygote.control in ready:
-            self._take_control()
-        return True
-
-    def _take_answers(self) -> None:
-        self.channel.setblocking(False)
-        try:
-            data = self.channel.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            data = b""
-        if data:
-            self._answers.extend(self._decoder.feed(data))
-            return
-        # hung up: it is ending, or user code closed the socket and goes on
-        if not self._told_of_end(_HANG_UP_S):
-            self._ask({"kill": True})
-            if not self._told_of_end(_KILL_S):
-                self._lose()
-
-    def _told_of_end(self, within_s: float) -> bool:
-        deadline = time.monotonic() + within_s
-        while self._ended is None and self._wait_on([self._zygote.control, *self._pipes], deadline):
-            pass
-        return self._ended is not None
-
-    def _ask(self, request: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # where the zygote is gone, what waits for its answer says so
-            wire.send(self._zygote.control, request)
-
-    def _take_control(self) -> None:
-        self._zygote.control.setblocking(False)
-        try:
-            data = self._zygote.control.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            data = b""
-        if not self._zygote.take(data):
-            self._lose()
-            return
-        self._ended = self._zygote.ended() or self._ended
-
-    def _drain(self) -> None:
-        """Empty both pipes; beyond the limit nothing is kept."""
-        for pipe, kept in list(self._pipes.items()):
-            for _ in range(64):  # someone who prints faster than we read must not hold us here
-                try:
-                    data = os.read(pipe, _CHUNK)
-                except BlockingIOError:
-                    break
-                if not data:
-                    del self._pipes[pipe]
-                    break
-                kept += data[: max(0, self._settings.output_bytes - len(kept))]
-
-
-def _pipe(stack: contextlib.ExitStack) -> tuple[int, int]:
-    """Our non-blocking reading end, and the writing end which closes with the stack."""
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(reading, False)
-    stack.callback(os.close, writing)
-    return reading, writing
 
 
 def _own_processes() -> int:

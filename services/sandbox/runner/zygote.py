@@ -228,7 +228,7 @@ def _end(zygote: Zygote, reason: str, status: int | None = None) -> None:
     _kill_all(zygote)
     zygote.child = 0
     code = os.waitstatus_to_exitcode(status)
-    wire.send(zygote.control, {"ended": reason, "code": code, "oom_kills": _oom_kills()})
+    wire.send(zygote.control, {"ended": reason, "code": code})
 
 
 def _kill_all(zygote: Zygote) -> None:
@@ -297,12 +297,3 @@ def _anonymous_bytes(pid: int) -> int:
     except OSError:
         return 0
     return (int(fields[1]) - int(fields[2])) * _PAGE
-
-
-def _oom_kills() -> int | None:
-    """How often this machine's kernel has killed for want of memory; None where it does not say."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
