@@ -3,10 +3,13 @@
 No model, no GPU and none of the user's code: it starts from the op's ATen graph.
 """
 
+import logging
 import time
 
 from services.contracts import Proposal, ProposeOutcome, ProposeRequest, ProposeResult, target_spec
 from services.inference.seed.errors import NoSeedError
+
+log = logging.getLogger(__name__)
 
 
 def propose_seed(request: ProposeRequest) -> ProposeResult:
@@ -14,8 +17,8 @@ def propose_seed(request: ProposeRequest) -> ProposeResult:
     started = time.monotonic()
     try:
         proposal = _proposal(request)
-    except NoSeedError as error:
-        reason = f"no seed: {error}"
+    except Exception as error:  # noqa: BLE001  every answer is recorded
+        reason = f"no seed: {_reason(error, request)}"[:500]
         return ProposeResult(
             turn_id=request.turn_id,
             attempt=request.attempt,
@@ -31,6 +34,14 @@ def propose_seed(request: ProposeRequest) -> ProposeResult:
         parameters={"compiler": "inductor", "target": request.target},
         seconds=time.monotonic() - started,
     )
+
+
+def _reason(error: Exception, request: ProposeRequest) -> str:
+    """Why there is no seed. A defect of ours is logged and must not stop a run that can go on without a seed."""
+    if isinstance(error, NoSeedError):
+        return str(error)
+    log.error("the seed of op %s failed", request.op.op_id, exc_info=error)
+    return f"the rewriter does not know this program ({type(error).__name__}: {error})"
 
 
 def _proposal(request: ProposeRequest) -> Proposal:

@@ -218,3 +218,28 @@ def wrapped(head: str, function: str, arguments: list[str], tail: str = "", dept
     if len(joined) <= WIDTH:
         return [f"{indent}{head}{function}(", joined, f"{indent}){tail}"]
     return [f"{indent}{head}{function}(", *(f"{indent}    {argument}," for argument in arguments), f"{indent}){tail}"]
+
+
+def python_text(value: Any) -> str:
+    """A literal of the graph in source form."""
+    if isinstance(value, dict) and set(value) == {"float"}:
+        return f'float("{value["float"]}")'
+    if isinstance(value, list):
+        return f"[{', '.join(python_text(item) for item in value)}]"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return repr(value)
+
+
+def call_parts(text: str) -> tuple[str, list[str], str]:
+    """Function, arguments and what follows, of a call in source form."""
+    tree = ast.parse(text, mode="eval").body
+    tail = ""
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) and isinstance(tree.func.value, ast.Call):
+        tail = f".{tree.func.attr}()"
+        tree = tree.func.value
+    if not isinstance(tree, ast.Call):
+        return text, [], ""
+    arguments = [ast.unparse(argument).replace("'", '"') for argument in tree.args]
+    arguments += [f"{keyword.arg}={ast.unparse(keyword.value)}".replace("'", '"') for keyword in tree.keywords]
+    return ast.unparse(tree.func), arguments, tail

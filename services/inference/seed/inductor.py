@@ -7,6 +7,7 @@ import contextlib
 import functools
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -73,7 +74,12 @@ def write_program(module: fx.GraphModule, inputs: list[torch.Tensor], fake: Fake
     from torch._inductor.virtualized import V
 
     options = {name: value for name, value in _OPTIONS.items() if _has_option(config, name)}
-    with torch.no_grad(), config.patch(options), tracing(TracingContext(fake)), V.set_fake_mode(fake):
+    with ExitStack() as stack:
+        for context in (torch.no_grad(), config.patch(options), tracing(TracingContext(fake)), V.set_fake_mode(fake)):
+            stack.enter_context(context)
+        stack.enter_context(warnings.catch_warnings())
+        # what a kernel may do with fp32 is the op's policy, not a global switch
+        warnings.filterwarnings("ignore", message="TensorFloat32")
         try:
             compile_fx_inner(module, inputs, is_inference=True)
         except Exception as error:
@@ -118,9 +124,15 @@ def pretended_gpu(spec: GpuSpec) -> Iterator[None]:
         if _last_target != [spec.name]:
             _forget_devices()
             _last_target[:] = [spec.name]
-        for target, name, value in _replacements(spec):
-            stack.enter_context(patch.object(target, name, value))
-        stack.enter_context(_active_driver(spec))
+        try:
+            for target, name, value in _replacements(spec):
+                stack.enter_context(patch.object(target, name, value))
+            stack.enter_context(_active_driver(spec))
+        except (ImportError, AttributeError) as error:
+            raise NoSeedError(
+                f"torch {torch.__version__} has another Inductor than the one this release was written for "
+                f"(torch 2.11 to 2.13): {error}"
+            ) from error
         yield
 
 

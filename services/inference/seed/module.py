@@ -8,26 +8,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.contracts import AtenGraph, GraphInput, InputKind, TensorSpec
-from services.inference.seed.configurations import Configuration, configurations
 from services.inference.seed.errors import NoSeedError
 from services.inference.seed.forward import (
     WIDTH,
     Values,
     allocation_text,
     base_name,
+    call_parts,
     constant_attribute,
     input_text,
     library_text,
+    python_text,
     wrapped,
 )
 from services.inference.seed.graph import tensor_leaves
 from services.inference.seed.kernels import PlainKernel, rewrite_kernel
 from services.inference.seed.kernels.device_functions import FUNCTIONS, needed_functions
+from services.inference.seed.launches import configuration_texts, grid_text
 from services.inference.seed.program import Allocation, Launch, LibraryCall, Program, Rename, WrittenKernel
+from services.inference.seed.results import output_names
 from services.inference.seed.state import Constructor, constructor
 from services.inference.seed.views import contiguous_stride, is_contiguous
 
-LARGE_TILE = 8192
+LONGEST_NAME = 36
 _VIEWS = {
     "t", "view", "_unsafe_view", "reshape", "expand", "split", "chunk", "unsqueeze", "squeeze", "transpose", "permute",
     "slice", "select", "detach", "clone", "alias", "unbind", "split_with_sizes", "lift_fresh", "_to_copy", "empty",
@@ -94,7 +97,7 @@ class _Assembly:
 
     def _result_names(self) -> dict[str, str]:
         """Inductor's name of each buffer that is returned as it is -> the new name."""
-        wishes = _output_names(self.graph.output, self.source)
+        wishes = output_names(self.graph.output, self.source)
         names: dict[str, str] = {}
         for wish, result in zip(wishes, self.program.results, strict=False):
             if base := base_name(result):
@@ -120,7 +123,7 @@ class _Assembly:
         dtype = step.dtype.removeprefix("torch.")
         spec = TensorSpec(shape=list(step.shape), stride=list(step.stride), dtype=dtype)
         name = self.values.define(original, self.result_names.get(original, wish), spec)
-        self.lines += wrapped(f"{name} = ", *_call_parts(allocation_text(step)))
+        self.lines += wrapped(f"{name} = ", *call_parts(allocation_text(step)))
 
     def _library_call(self, step: LibraryCall) -> None:
         self.library_calls += 1
@@ -130,17 +133,17 @@ class _Assembly:
         text, wish = library_text(step, self.values)
         if step.out is None:
             name = self.values.define(step.name, self.result_names.get(step.name, wish), None)
-            self.lines += wrapped(f"{name} = ", *_call_parts(text))
+            self.lines += wrapped(f"{name} = ", *call_parts(text))
             return
         allocation = self.allocations.get(step.name)
         if allocation is not None and _is_dense(allocation):
             del self.allocations[step.name]
             spec = TensorSpec(shape=list(allocation.shape), stride=list(allocation.stride), dtype="")
             name = self.values.define(step.name, self.result_names.get(step.name, wish), spec)
-            self.lines += wrapped(f"{name} = ", *_call_parts(text))
+            self.lines += wrapped(f"{name} = ", *call_parts(text))
             return
         self._allocate(base_name(step.out), wish)
-        function, arguments, tail = _call_parts(text)
+        function, arguments, tail = call_parts(text)
         self.lines += wrapped("", function, [*arguments, f"out={self.values.expression(step.out)}"], tail)
 
     def _launch(self, step: Launch) -> None:
@@ -153,7 +156,7 @@ class _Assembly:
                 self._allocate(base, kernel.stored.get(original, "buffer"))
         texts = [self.values.argument(arguments[original]) for original, _ in kernel.parameters]
         texts += [f"{key}={value}" for key, value in kernel.constants.items()]
-        self.lines += wrapped("", f"{name}[{_grid_text(kernel)}]", texts)
+        self.lines += wrapped("", f"{name}[{grid_text(kernel)}]", texts)
 
     def _rewrite(self, step: Launch, written: WrittenKernel) -> tuple[str, PlainKernel]:
         """The kernel, named after its first launch."""
@@ -191,6 +194,8 @@ class _Assembly:
         words = list(dict.fromkeys(_plain_word(operator) for operator in operators if operator not in _VIEWS))
         if not words:
             words = _words_of(written.name)
+        while len("_".join(words[:4])) > LONGEST_NAME and len(words) > 2:
+            words = words[: min(len(words), 4) - 1]
         name = "_".join(words[:4])
         stem = f"fused_{name}" if len(words) > 1 else name
         return self.values.namer.fresh(f"{stem}_kernel")
@@ -198,7 +203,7 @@ class _Assembly:
     def _kernel_text(
         self, name: str, kernel: PlainKernel, written: WrittenKernel, step: Launch, operators: list[str]
     ) -> str:
-        choices = _configurations(written, kernel)
+        choices = configuration_texts(written, kernel)
         keys = [f'"{key}"' for key in kernel.constants if not key.startswith("BLOCK")]
         restored = ", ".join(f'"{pointer}"' for pointer in kernel.mutated)
         lines = ["@triton.autotune(", "    configs=["]
@@ -284,7 +289,7 @@ class _Assembly:
             if re.search(rf"\bself\.{attribute}\b", existing) or not isinstance(constant, dict):
                 continue
             dtype = TensorSpec.model_validate(constant["spec"]).dtype
-            values = _python_text(constant["values"])
+            values = python_text(constant["values"])
             lines.append(f"self.{attribute} = torch.tensor({values}, dtype=torch.{dtype})")
         return lines
 
@@ -299,7 +304,7 @@ class _Assembly:
         for source, value in self.graph.scalars.items():
             position, bracket, rest = source.partition("[")
             text = f"{self.parameters[int(position)]}{bracket}{rest}".replace("'", '"')
-            wanted = _python_text(value)
+            wanted = python_text(value)
             comparison = (
                 f"{text} is not {wanted}" if value is None or isinstance(value, bool) else f"{text} != {wanted}"
             )
@@ -322,7 +327,7 @@ class _Assembly:
         def text(node: Any, *, outermost: bool = False) -> str:
             ((tag, body),) = node.items()
             if tag == "value":
-                return _python_text(body)
+                return python_text(body)
             if tag == "list":
                 return f"[{', '.join(text(item) for item in body)}]"
             if tag == "tuple":
@@ -330,7 +335,7 @@ class _Assembly:
                 plain = outermost and len(body) > 1
                 return items if plain else f"({items}{',' if len(body) == 1 else ''})"
             if tag == "dict":
-                return "{" + ", ".join(f"{_python_text(key)}: {text(item)}" for key, item in body.items()) + "}"
+                return "{" + ", ".join(f"{python_text(key)}: {text(item)}" for key, item in body.items()) + "}"
             return next(leaves)
 
         return text(self.graph.output, outermost=True)
@@ -360,42 +365,6 @@ def _argument_sources(graph: AtenGraph) -> list[str]:
     return [item.source for item in graph.inputs if item.kind is InputKind.INPUT] + list(graph.scalars)
 
 
-def _output_names(output: Any, source: str) -> list[str]:
-    """Names for the tensors of the result: dict keys, the names that the source returns, else out, out_0, …"""
-    leaves = tensor_leaves(output)
-    if len(leaves) == 1:
-        return ["out"]
-    ((tag, body),) = output.items()
-    returned = _returned_names(source)
-    if tag in {"tuple", "list"} and len(returned) == len(body):
-        return [name for word, item in zip(returned, body, strict=True) for name in _numbered(word, item)]
-    if tag == "dict":
-        return [name for key, item in body.items() for name in _numbered(re.sub(r"\W", "_", key), item)]
-    return [f"out_{i}" for i in range(len(leaves))]
-
-
-def _numbered(word: str, item: Any) -> list[str]:
-    count = len(tensor_leaves(item))
-    return [word] if count == 1 else [f"{word}_{i}" for i in range(count)]
-
-
-def _returned_names(source: str) -> list[str]:
-    """Names in the one return statement of Model.forward."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return []
-    models = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model"]
-    methods = [node for model in models for node in model.body if isinstance(node, ast.FunctionDef)]
-    forwards = [method for method in methods if method.name == "forward"]
-    returns = [node for forward in forwards for node in ast.walk(forward) if isinstance(node, ast.Return)]
-    if len(returns) != 1 or not isinstance(returns[0].value, ast.Tuple):
-        return []
-    items = returns[0].value.elts
-    names = [item.id for item in items if isinstance(item, ast.Name)]
-    return names if len(names) == len(items) else []
-
-
 def _plain_word(operator: str) -> str:
     word = operator.strip("_").removeprefix("native_").removesuffix("_forward").removeprefix("linalg_")
     return "log_softmax" if word == "log_softmax" else word
@@ -407,75 +376,9 @@ def _words_of(name: str) -> list[str]:
     return ["softmax_statistics"] if "prepare_softmax" in stem else [stem.strip("_") or "copy"]
 
 
-def _configurations(written: WrittenKernel, kernel: PlainKernel) -> list[str]:
-    offered = configurations(written)
-    fixed = 1
-    for name, size in kernel.constants.items():
-        fixed *= size if name.startswith("BLOCK") else 1
-    choices = [_named(choice, kernel.blocks) for choice in offered]
-    largest = max(choices, key=lambda choice: choice.block_elements)
-    if "BLOCK_ROWS" in dict(largest.blocks) and largest.block_elements * fixed < LARGE_TILE // 2:
-        taller = _taller(largest, kernel, fixed)
-        choices += [taller] if taller.block_elements > largest.block_elements else []
-    return [_configuration_text(choice) for choice in dict.fromkeys(choices)]
-
-
-def _named(choice: Configuration, names: dict[str, str]) -> Configuration:
-    blocks = tuple((names[name], size) for name, size in choice.blocks if name in names)
-    return Configuration(blocks, choice.num_warps, choice.num_stages)
-
-
-def _taller(choice: Configuration, kernel: PlainKernel, fixed: int) -> Configuration:
-    """The same with more rows to a tile, where Inductor offers short ones only."""
-    rows = kernel.grid[0][0]
-    blocks = dict(choice.blocks)
-    tall = blocks["BLOCK_ROWS"]
-    while tall * 2 <= rows and choice.block_elements // blocks["BLOCK_ROWS"] * fixed * tall * 2 <= LARGE_TILE:
-        tall *= 2
-    return Configuration(tuple((blocks | {"BLOCK_ROWS": tall}).items()), max(choice.num_warps, 8), choice.num_stages)
-
-
-def _configuration_text(choice: Configuration) -> str:
-    blocks = ", ".join(f'"{name}": {size}' for name, size in choice.blocks)
-    stages = f", num_stages={choice.num_stages}"
-    return f"triton.Config({{{blocks}}}, num_warps={choice.num_warps}{stages})"
-
-
-def _grid_text(kernel: PlainKernel) -> str:
-    sizes = [
-        f'triton.cdiv({count}, meta["{block}"])' if block in kernel.blocks.values() else str(count)
-        for count, block in kernel.grid
-    ]
-    return f"lambda meta: ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
-
-
 def _is_dense(step: Allocation) -> bool:
     spec = TensorSpec(shape=list(step.shape), stride=list(step.stride), dtype="")
     return is_contiguous(spec) or list(step.stride) == contiguous_stride(spec.shape)
-
-
-def _call_parts(text: str) -> tuple[str, list[str], str]:
-    """Function, arguments and what follows, of a call in source form."""
-    tree = ast.parse(text, mode="eval").body
-    tail = ""
-    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) and isinstance(tree.func.value, ast.Call):
-        tail = f".{tree.func.attr}()"
-        tree = tree.func.value
-    if not isinstance(tree, ast.Call):
-        return text, [], ""
-    arguments = [ast.unparse(argument).replace("'", '"') for argument in tree.args]
-    arguments += [f"{keyword.arg}={ast.unparse(keyword.value)}".replace("'", '"') for keyword in tree.keywords]
-    return ast.unparse(tree.func), arguments, tail
-
-
-def _python_text(value: Any) -> str:
-    if isinstance(value, dict) and set(value) == {"float"}:
-        return f'float("{value["float"]}")'
-    if isinstance(value, list):
-        return f"[{', '.join(_python_text(item) for item in value)}]"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    return repr(value)
 
 
 def _title(name: str) -> str:

@@ -18,6 +18,8 @@ _SHORT = {
     "uint8": "u8",
     "int1": "i1",
 }
+LONG_DTYPES = {short: long for long, short in _SHORT.items()}
+"""Triton's short dtype names -> those below tl."""
 _REDUCERS = {"sum", "max", "min", "reduce", "xor_sum"}
 _SAME_AS_FIRST = {
     "exp", "exp2", "log", "log2", "sqrt", "sqrt_rn", "rsqrt", "abs", "floor", "ceil", "erf", "sin", "cos", "sigmoid",

@@ -2,9 +2,18 @@
 
 import ast
 import math
-from typing import Any
 
 from services.inference.seed.errors import NoSeedError
+from services.inference.seed.kernels.addresses import tidy_address
+from services.inference.seed.kernels.constants import (
+    as_literal,
+    dtype_expression,
+    folded,
+    is_full_scalar,
+    is_negative,
+    is_number,
+    negated,
+)
 from services.inference.seed.kernels.facts import FactBook, Facts, assign, call_name, is_float, loop_over, short_dtype
 
 _AXIS_OF = {"xindex": "x", "yindex": "y", "zindex": "z", "r0_index": "r", "r0_base": "r"}
@@ -97,7 +106,7 @@ class Normaliser(ast.NodeTransformer):
         if name in _AXIS_OF and name != "r0_base":
             self.axes.add(_AXIS_OF[name])
         new = self.new(value)
-        if name not in self.carried and (isinstance(new, ast.Name | ast.Constant) or _is_full_scalar(new)):
+        if name not in self.carried and (isinstance(new, ast.Name | ast.Constant) or is_full_scalar(new)):
             self.aliases[name] = new
             return []
         if name not in _AXIS_OF and name not in _MASK_OF:
@@ -161,31 +170,31 @@ class Normaliser(ast.NodeTransformer):
             if pair in JOINT_MASKS:
                 return ast.Name(JOINT_MASKS[pair])
         if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
-            return _folded(left, node.op, right)
-        if not (_is_full_scalar(left) and _is_full_scalar(right)):
+            return folded(left, node.op, right)
+        if not (is_full_scalar(left) and is_full_scalar(right)):
             compare = isinstance(node.op, ast.BitAnd | ast.BitOr)
             left, right = self._pair(left, right, any_integer=compare)
         if isinstance(node.op, ast.Mult) and isinstance(left, ast.Constant) and not isinstance(right, ast.Constant):
             left, right = right, left
         if isinstance(node.op, ast.Add) and isinstance(left, ast.Constant) and not isinstance(right, ast.Constant):
             left, right = right, left
-        if isinstance(node.op, ast.Mult) and _is_number(right, 1.0) and is_float(self.book.of(left).dtype):
+        if isinstance(node.op, ast.Mult) and is_number(right, 1.0) and is_float(self.book.of(left).dtype):
             return left
-        if isinstance(node.op, ast.Add) and isinstance(right, ast.Constant) and _is_negative(right):
-            return ast.BinOp(left, ast.Sub(), _negated(right))
+        if isinstance(node.op, ast.Add) and isinstance(right, ast.Constant) and is_negative(right):
+            return ast.BinOp(left, ast.Sub(), negated(right))
         return ast.BinOp(left, node.op, right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.new(node.operand)
         if isinstance(node.op, ast.USub) and isinstance(operand, ast.Constant):
-            return _negated(operand)
+            return negated(operand)
         return ast.UnaryOp(node.op, operand)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         left, right = _narrow(self, self.new(node.left)), _narrow(self, self.new(node.comparators[0]))
         if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
             return ast.Constant(bool(eval(ast.unparse(ast.Compare(left, node.ops, [right])))))  # noqa: S307  literals
-        if not (_is_full_scalar(left) and _is_full_scalar(right)):
+        if not (is_full_scalar(left) and is_full_scalar(right)):
             left, right = self._pair(left, right, any_integer=True)
         if isinstance(right, ast.Constant) and right.value is False and isinstance(node.ops[0], ast.NotEq):
             return left
@@ -204,8 +213,8 @@ class Normaliser(ast.NodeTransformer):
         """Two operands with constants as literals, where the other operand's dtype makes that the same."""
         left_dtype, right_dtype = self.book.of(left).dtype, self.book.of(right).dtype
         return (
-            _as_literal(left, right_dtype, any_integer=any_integer),
-            _as_literal(right, left_dtype, any_integer=any_integer),
+            as_literal(left, right_dtype, any_integer=any_integer),
+            as_literal(right, left_dtype, any_integer=any_integer),
         )
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -229,7 +238,7 @@ class Normaliser(ast.NodeTransformer):
         value = self.new(func.value)
         if func.attr == "to":
             return self._cast(value, node)
-        if func.attr == "broadcast_to" and _is_full_scalar(value):
+        if func.attr == "broadcast_to" and is_full_scalar(value):
             return ast.Name("xindex")
         raise NoSeedError(f"a kernel calls .{func.attr}(), which has no plain form")
 
@@ -241,7 +250,7 @@ class Normaliser(ast.NodeTransformer):
                 raise NoSeedError(f"a kernel casts in a way without a plain form: {ast.unparse(node)[:80]}")
         if self.book.of(value).dtype == target:
             return value
-        if _is_full_scalar(value) and isinstance(value, ast.Call):
+        if is_full_scalar(value) and isinstance(value, ast.Call):
             number = ast.literal_eval(value.args[1]) if isinstance(value.args[1], ast.Constant) else None
             if isinstance(number, int) and is_float(target):
                 return ast.Call(value.func, [value.args[0], ast.Constant(float(number)), node.args[0]], [])
@@ -297,7 +306,7 @@ class Normaliser(ast.NodeTransformer):
 
     def _math(self, node: ast.Call, owner: str, short: str) -> ast.expr:
         args = [self.new(argument) for argument in node.args]
-        if short == "signbit" and _is_full_scalar(args[0]) and isinstance(args[0], ast.Call):
+        if short == "signbit" and is_full_scalar(args[0]) and isinstance(args[0], ast.Call):
             return ast.Constant(int(math.copysign(1.0, ast.literal_eval(args[0].args[1])) < 0))
         if short in _PLAIN_TL and self.book.of(args[0]).dtype in {"fp32", None, "i32", "i64"}:
             return ast.Call(_dotted(f"tl.{_TL_NAMES.get(short, short)}"), args, [])
@@ -318,7 +327,7 @@ class Normaliser(ast.NodeTransformer):
         if short == "where":
             return self._where(node, args)
         if short == "full" and "shape" in ast.unparse(args[0]):
-            return ast.Call(node.func, [ast.List([ast.Constant(1)]), args[1], _dtype_expression(self, args[2])], [])
+            return ast.Call(node.func, [ast.List([ast.Constant(1)]), args[1], dtype_expression(self.book, args[2])], [])
         if short in {"store", "atomic_add"}:
             return self._store(node, short, args, keywords)
         if short == "associative_scan":
@@ -350,7 +359,7 @@ class Normaliser(ast.NodeTransformer):
     def _store(self, node: ast.Call, short: str, args: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
         mask = _mask_keyword(args[2]) if len(args) > 2 else []
         kept = [keyword for keyword in keywords if short == "atomic_add" and keyword.arg == "sem"]
-        value = _as_literal(args[1], None, any_integer=True)
+        value = as_literal(args[1], None, any_integer=True)
         return ast.Call(node.func, [tidy_address(args[0]), value], mask + kept)
 
     def _wide(self, value: ast.expr, axes: str = "r") -> ast.expr:
@@ -359,7 +368,7 @@ class Normaliser(ast.NodeTransformer):
         if not missing:
             return value
         shape = ast.List([ast.Name("XBLOCK"), ast.Name("R0_BLOCK")])
-        if _is_full_scalar(value) and isinstance(value, ast.Call):
+        if is_full_scalar(value) and isinstance(value, ast.Call):
             return ast.Call(value.func, [shape, *value.args[1:]], [])
         return ast.Call(_dotted("tl.broadcast_to"), [value, shape], [])
 
@@ -383,118 +392,6 @@ def _mask_keyword(mask: ast.expr) -> list[ast.keyword]:
     if isinstance(mask, ast.Constant) and mask.value in (None, True):
         return []
     return [ast.keyword("mask", mask)]
-
-
-def _dtype_expression(normaliser: Normaliser, node: ast.expr) -> ast.expr:
-    """tl.float32 for "tmp3.dtype"."""
-    if isinstance(node, ast.Attribute) and node.attr == "dtype":
-        short = normaliser.book.of(node.value).dtype
-        names = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i64": "int64",
-                 "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8", "i1": "int1"}  # fmt: skip
-        if short in names:
-            return _dotted(f"tl.{names[short]}")
-    if short_dtype(node) is not None:
-        return node
-    raise NoSeedError("a kernel holds a constant of unknown dtype")
-
-
-def tidy_address(address: ast.expr) -> ast.expr:
-    """Pointer first, then the terms with the largest factor first, constants last."""
-    terms = [(sign, _tidy_inside(term)) for sign, term in _terms(address, 1)]
-    if not terms or not isinstance(terms[0][1], ast.Name):
-        return address
-    pointer, rest = terms[0][1], terms[1:]
-    rest.sort(key=lambda term: -_weight(term[1]))
-    built: ast.expr = pointer
-    for sign, term in rest:
-        if isinstance(term, ast.Constant) and term.value == 0:
-            continue
-        negative = sign < 0
-        if isinstance(term, ast.Constant) and _is_negative(term):
-            negative, term = not negative, _negated(term)
-        built = ast.BinOp(built, ast.Sub() if negative else ast.Add(), term)
-    return built
-
-
-def _tidy_inside(term: ast.expr) -> ast.expr:
-    """The same for a sum that is divided."""
-    if not isinstance(term, ast.BinOp) or not isinstance(term.op, ast.FloorDiv | ast.Mod | ast.Mult):
-        return term
-    left = _tidy_inside(term.left)
-    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
-        first, second = left.left, left.right
-        if _weight(second) > _weight(first):
-            left = ast.BinOp(second, ast.Add(), first)
-    return ast.BinOp(left, term.op, term.right)
-
-
-def _terms(node: ast.expr, sign: int) -> list[tuple[int, ast.expr]]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        right_sign = sign if isinstance(node.op, ast.Add) else -sign
-        return _terms(node.left, sign) + _terms(node.right, right_sign)
-    return [(sign, node)]
-
-
-def _weight(term: ast.expr) -> int:
-    match term:
-        case ast.BinOp(op=ast.Mult(), right=ast.Constant(value=int(factor))):
-            return factor
-        case ast.Constant():
-            return -1
-    return 1
-
-
-def _folded(left: ast.Constant, op: ast.operator, right: ast.Constant) -> ast.expr:
-    first, second = left.value, right.value
-    if not isinstance(first, int | float) or not isinstance(second, int | float):
-        return ast.BinOp(left, op, right)
-    match op:
-        case ast.Add():
-            return ast.Constant(first + second)
-        case ast.Sub():
-            return ast.Constant(first - second)
-        case ast.Mult():
-            return ast.Constant(first * second)
-    return ast.BinOp(left, op, right)
-
-
-def _negated(node: ast.Constant) -> ast.Constant:
-    return ast.Constant(-node.value) if isinstance(node.value, int | float) else node
-
-
-def _is_number(node: ast.expr, number: float) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value == number
-
-
-def _is_negative(node: ast.Constant) -> bool:
-    return isinstance(node.value, int | float) and not isinstance(node.value, bool) and node.value < 0
-
-
-def _is_full_scalar(node: ast.expr) -> bool:
-    """tl.full([1, 1], value, dtype): Inductor's way to write a constant."""
-    if call_name(node) != "tl.full" or not isinstance(node, ast.Call):
-        return False
-    shape = node.args[0]
-    return isinstance(shape, ast.List) and all(isinstance(n, ast.Constant) and n.value == 1 for n in shape.elts)
-
-
-def _as_literal(node: ast.expr, other: str | None, *, any_integer: bool) -> ast.expr:
-    """A typed constant as a bare literal, where the operation with a value of dtype `other` stays the same."""
-    if not _is_full_scalar(node) or not isinstance(node, ast.Call):
-        return node
-    value, dtype = node.args[1], short_dtype(node.args[2])
-    same = dtype == "fp32" or dtype == other or dtype == "i1" or (dtype == "i32" and other != "i1")
-    if not (same or (any_integer and not is_float(dtype))):
-        return node
-    if dtype == "fp32" and other == "fp64":
-        return node
-    try:
-        number: Any = ast.literal_eval(value)
-    except ValueError:
-        return value  # float("-inf")
-    if is_float(other) and dtype == "i32":
-        number = float(number)
-    return ast.Constant(number)
 
 
 def _without_full_slice(node: ast.expr) -> ast.expr:
