@@ -13,7 +13,7 @@ import socket
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ class Zygote:
     wakeup: int
     child: int = 0
     baseline_bytes: int = 0
-    decoder: wire.Decoder = field(default_factory=lambda: wire.Decoder(_LIMIT))
 
 
 def main() -> None:
@@ -41,8 +40,9 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     config, _ = wire.receive(control, _LIMIT)
     confine.prctl(confine.PR_SET_DUMPABLE, 0)
-    confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getpid() != 1:
+    if os.getpid() == 1:
+        confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)  # bubblewrap's; a judge's death closes the socket
+    else:
         confine.prctl(confine.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     wakeup = _wake_on_exit()
@@ -55,7 +55,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     zygote = Zygote(control, config, wakeup, baseline_bytes=_anonymous_bytes(os.getpid()))
-    wire.send(control, {"ready": True, "versions": _versions(), "uid": os.getuid(), "pid": os.getpid()})
+    wire.send(control, {"ready": True, "versions": _versions()})
     while _step(zygote):
         pass
     _kill_all(zygote)
