@@ -114,9 +114,14 @@ def limit(limits: Limits) -> None:
 
 
 def volunteer_for_oom() -> None:
-    """Let the kernel, when short of memory, take this process before any of ours."""
+    """Let the kernel, when short of memory, take this process before any of ours.
+
+    Dumpable for that moment: what /proc shows of a process that is not belongs to root, whoever runs it.
+    """
+    prctl(PR_SET_DUMPABLE, 1)
     with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("1000")
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def become(uid: int) -> None:
