@@ -25,7 +25,7 @@ def open_candidate(reference: Reference, request: EvaluateRequest, kind: RunnerK
                 "ModelNew",
                 reference.loaded.init,
                 reference.init_buffers,
-                seed=reference.load_seed,
+                seed=reference.seeds.load,
                 map_cuda=True,
             )
         values = _state_for(reference, loaded)

@@ -16,7 +16,6 @@ from services.sandbox.judge.reference import (
     Unanswerable,
     check_answer,
     failed_family,
-    secret_seed,
 )
 from services.sandbox.judge.subject import Answer, Subject, UnsupportedOutput
 from services.sandbox.replies import Forward, Launch
@@ -54,11 +53,13 @@ def run_families(
     questions: Iterable[Question | FamilyResult],
     policy: TolerancePolicy,
     budget_s: float,
+    limit_s: float,
     findings: Findings,
 ) -> None:
     """Ask the candidate every question that fits the budget. Raises Stop at the first failure.
 
-    A precision downgrade waits for the other families: one of them may show plainly wrong values.
+    The required families run past the budget, up to the limit. A precision downgrade waits for the other families: one
+    of them may show plainly wrong values.
     """
     start, asked, downgrade = time.monotonic(), 0, None
     for question in questions:
@@ -69,6 +70,8 @@ def run_families(
         if question.family not in REQUIRED and spent + spent / max(asked, 1) > budget_s:
             findings.notes.append(f"{asked} of {len(Family)} families: more would take over {budget_s:.0f} s")
             break
+        if spent > limit_s:
+            raise _too_slow(asked, spent)
         checked = _ask(candidate, question, policy, findings)
         asked += 1
         findings.families.append(checked.result)
@@ -129,11 +132,12 @@ def prove_kernels(reference: Reference, request: EvaluateRequest, findings: Find
 def other_questions(reference: Reference) -> Iterator[Question | FamilyResult]:
     """Questions of every family but the first, each drawn when it is needed; or why a family says nothing here."""
     for family in list(Family)[1:]:
-        yield draw_question(reference, family, secret_seed())
+        yield draw_question(reference, family)
 
 
-def draw_question(reference: Reference, family: Family, seed: int) -> Question | FamilyResult:
+def draw_question(reference: Reference, family: Family) -> Question | FamilyResult:
     """One question, or a skipped result. Raises Stop where the reference's process is gone."""
+    seed = reference.seeds.family(family)
     try:
         with blame_op(f"on inputs {family}"):
             return reference.question(family, seed)
@@ -158,6 +162,11 @@ def _ask(candidate: Subject, question: Question, policy: TolerancePolicy, findin
     if len(findings.questions) < _KEPT_QUESTIONS:
         findings.questions.append(question)
     return _judged(question, answer, policy)
+
+
+def _too_slow(asked: int, spent_s: float) -> Stop:
+    message = f"{asked} calls took {spent_s:.0f} s in the interpreter: too slow to be judged without a GPU"
+    return Stop(Verdict.TIMEOUT, f"{message[0].upper()}{message[1:]}.", ErrorReport(kind="Timeout", message=message))
 
 
 def _refuse_hidden_fault(answer: Answer) -> None:

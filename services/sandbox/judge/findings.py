@@ -64,6 +64,9 @@ CATALOGUE: dict[str, _Entry] = {
     "complex_input": _Entry(
         _B, "Complex inputs are not supported yet", "Pass two real tensors instead (torch.view_as_real)."
     ),
+    "inputs_never_vary": _Entry(
+        _B, "The inputs are the same in every call", "Make them random in get_inputs(), e.g. with torch.randint."
+    ),
     "all_positive_inputs": _Entry(
         _I,
         "Inputs without a negative value",

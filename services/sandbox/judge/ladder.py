@@ -45,8 +45,16 @@ from services.sandbox.judge.prediction import (
     library_calls,
     need_of,
     predict,
+    refuse_impossible_counts,
 )
-from services.sandbox.judge.reference import Question, Reference, Unanswerable, open_reference, secret_seed
+from services.sandbox.judge.reference import (
+    Question,
+    Reference,
+    Seeds,
+    Unanswerable,
+    open_reference,
+    secret_seed,
+)
 from services.sandbox.judge.subject import Subject
 from services.sandbox.replies import KernelCompile
 from services.sandbox.runners import RunnerKind, Runners
@@ -127,7 +135,8 @@ class _Ladder:
         candidate_alive = alive.enter_context(ExitStack())
         with self._stage(Stage.LOAD):
             with blame_op("to load"):
-                reference = alive.enter_context(open_reference(self.runners, op, target=target, wall_s=wall_s))
+                opened = open_reference(self.runners, op, self._seeds(), target=target, wall_s=wall_s)
+                reference = alive.enter_context(opened)
             first = _first_question(reference)
             candidate = candidate_alive.enter_context(open_candidate(reference, self.request, RunnerKind.INTERPRET))
         with self._stage(Stage.CORRECTNESS) as notes:
@@ -142,20 +151,26 @@ class _Ladder:
             self._predict(reference, first)
 
     def _test(self, candidate: Subject, reference: Reference, first: Question) -> None:
-        policy, budget_s = self.request.op.policy, self.settings.family_budget_s
+        policy, settings = self.request.op.policy, self.settings
         questions: Iterator[Question | FamilyResult] = chain([first], other_questions(reference))
-        if self.only:
-            questions = iter([draw_question(reference, *self.only)])
-        run_families(candidate, questions, policy, budget_s, self.findings)
+        if self.only and self.only[0] is not Family.AS_GIVEN:
+            questions = iter([draw_question(reference, self.only[0])])
+        elif self.only:
+            questions = iter([first])
+        limit_s = settings.task_s / 2
+        run_families(candidate, questions, policy, settings.family_budget_s, limit_s, self.findings)
         if not self.findings.questions:
             raise Stop(Verdict.INVALID_REFERENCE, "No input family could be judged.", _no_families())
         check_repeat(candidate, policy, self.findings)
+
+    def _seeds(self) -> Seeds:
+        return Seeds.behind(*self.only) if self.only else Seeds(secret_seed())
 
     def _compile(self, reference: Reference, first: Question) -> list[KernelCompile]:
         """Compile for the target what the interpreter launched. Raises Stop."""
         with open_candidate(reference, self.request, RunnerKind.COMPILE) as candidate:
             buffers = candidate.filled_buffers(first.tree, first.values)
-            with blame_candidate(f"to compile for {self.request.target}"):
+            with blame_candidate(f"to compile for {self.request.target}", runtime=Verdict.COMPILE_ERROR):
                 compiled = candidate.runner.compile_target(first.tree, buffers)
         launched = {launch.kernel for launch in self.findings.launches}
         missing = sorted(launched - {kernel.kernel for kernel in compiled})
@@ -171,6 +186,7 @@ class _Ladder:
         try:
             need = need_of(first.tree, reference.loaded, first.answer.tree, calls)
             own = [*kernel_launches(forward.launches, self.compiled), *aten_launches(forward.aten or [])]
+            refuse_impossible_counts(own, calls, first.answer.tree)
             self.estimate = predict(need, calls, own, target_spec(self.request.target))
         except ValueError as reason:
             self.estimate_error = str(reason)
@@ -229,7 +245,7 @@ def _first_question(reference: Reference) -> Question:
     """Inputs as given, counted. Raises Stop where the op itself is at fault."""
     try:
         with blame_op("on its own inputs"):
-            question = reference.settle(secret_seed(), count=True)
+            question = reference.settle(count=True)
     except Unanswerable as reason:
         report = ErrorReport(kind="InvalidReference", message=str(reason))
         raise Stop(Verdict.INVALID_REFERENCE, f"On inputs as given {reason}.", report) from reason

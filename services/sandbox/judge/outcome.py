@@ -19,12 +19,16 @@ class Stop(Exception):
 
 
 @contextmanager
-def blame_candidate(where: str) -> Iterator[None]:
-    """A fault inside is the candidate's; `where` completes "the candidate failed ..."."""
+def blame_candidate(where: str, runtime: Verdict = Verdict.RUNTIME_ERROR) -> Iterator[None]:
+    """A fault inside is the candidate's; `where` completes "the candidate failed ...".
+
+    `runtime` is what an exception means there: what ran in the interpreter and raises for the target does not compile.
+    """
     try:
         yield
     except RunnerFault as fault:
-        raise Stop(fault.verdict, f"The candidate failed {where}: {told(fault.report)}", fault.report) from fault
+        verdict = runtime if fault.verdict is Verdict.RUNTIME_ERROR else fault.verdict
+        raise Stop(verdict, f"The candidate failed {where}: {told(fault.report)}", fault.report) from fault
 
 
 @contextmanager

@@ -62,6 +62,14 @@ def predict(need: Need, reference: Sequence[AtenCall], candidate: Sequence[Launc
     return estimate(eager, candidate, Need(moved, need.flops), spec)
 
 
+def refuse_impossible_counts(candidate: Sequence[Launch], reference: Sequence[AtenCall], outputs: Tree) -> None:
+    """ValueError where the candidate moved less than the outputs hold: its process may have forged the counts."""
+    moved = sum(launch.bytes_moved for launch in candidate)
+    least = min(tree_bytes(outputs), sum(call.bytes_read + call.bytes_written for call in reference))
+    if moved < least:
+        raise ValueError(f"{moved} bytes were counted, and the outputs alone hold {least}: the counts cannot be right")
+
+
 def kernel_reports(forward: Forward, compiled: Sequence[KernelCompile]) -> list[KernelReport]:
     """One report for each generated kernel that ran, its launches summed up."""
     by_name: dict[str, list[KernelLaunch]] = {}

@@ -53,7 +53,7 @@ class Reference:
     subject: Subject
     runners: Runners
     init_buffers: list[Buffer]
-    load_seed: int
+    seeds: "Seeds"
     original: dict[str, Tensor]
     state: dict[str, Tensor]
     wall_s: float
@@ -85,8 +85,9 @@ class Reference:
         expected = [expect(output, wide) for output, wide in zip(answer.outputs, golden, strict=True)]
         return Question(family, seed, tree, values, answer, expected)
 
-    def settle(self, seed: int, *, count: bool = False) -> Question:
+    def settle(self, *, count: bool = False) -> Question:
         """The question on inputs as given; falls back to the state as constructed where random state gives NaN."""
+        seed = self.seeds.family(Family.AS_GIVEN)
         try:
             return self.question(Family.AS_GIVEN, seed, count=count)
         except Unanswerable:
@@ -133,27 +134,48 @@ class Reference:
             self.notes.append(note)
 
 
+@dataclass(frozen=True)
+class Seeds:
+    """Every seed of one evaluation, from one secret: a failure can be seen again exactly."""
+
+    secret: int
+
+    @classmethod
+    def behind(cls, family: Family, seed: int) -> "Seeds":
+        """The seeds of the evaluation in which this family had this seed."""
+        return cls(seed - Seeds(0).family(family))
+
+    @property
+    def load(self) -> int:
+        """For constructing the modules."""
+        return self.secret
+
+    @property
+    def state(self) -> int:
+        """For randomising their parameters."""
+        return self.secret + 1
+
+    def family(self, family: Family) -> int:
+        """For the inputs of a family."""
+        return self.secret + 2 + list(Family).index(family)
+
+
 @contextmanager
-def open_reference(
-    runners: Runners, op: OpSpec, *, target: str, wall_s: float, randomised: bool = True
-) -> Iterator[Reference]:
+def open_reference(runners: Runners, op: OpSpec, seeds: Seeds, *, target: str, wall_s: float) -> Iterator[Reference]:
     """Load the op under a secret seed, with randomised state."""
     with ExitStack() as stack:
         runner = stack.enter_context(runners.spawn(RunnerKind.INTERPRET, Role.REFERENCE, target=target, wall_s=wall_s))
-        seed = secret_seed()
-        loaded = runner.load(op.source, "Model", seed=seed)
+        loaded = runner.load(op.source, "Model", seed=seeds.load)
         subject = stack.enter_context(Subject(runner, runners.fence, loaded))
         init_buffers = [runners.fence.allocate(leaf.spec) for leaf in loaded.init.leaves]
         for buffer in init_buffers:
             stack.callback(buffer.close)
         runner.export_init(init_buffers)
         original = read_state(runner, runners.fence, owned_state(loaded))
-        state = original
-        if randomised:
-            changed = randomise(original, parameter_names(loaded), secret_seed())
-            write_state(runner, runners.fence, changed)
-            state = {**original, **changed} if changed else original
-        yield Reference(subject, runners, init_buffers, seed, original, state, wall_s)
+        changed = randomise(original, parameter_names(loaded), seeds.state)
+        write_state(runner, runners.fence, changed)
+        state = {**original, **changed} if changed else original
+        yield Reference(subject, runners, init_buffers, seeds, original, state, wall_s)
 
 
 def check_answer(question: Question, tree: Tree, outputs: Sequence[Tensor], policy: TolerancePolicy) -> Checked:

@@ -32,6 +32,7 @@ from services.sandbox.judge.reference import (
     FILL,
     Question,
     Reference,
+    Seeds,
     Unanswerable,
     open_reference,
     outputs_equal,
@@ -112,10 +113,11 @@ class _Screening:
         with ExitStack() as alive:
             self.progress(Stage.LOAD)
             with self._faults("load"):
-                reference = alive.enter_context(
-                    open_reference(self.runners, op, target=target, wall_s=self.settings.reference_s)
+                opened = open_reference(
+                    self.runners, op, Seeds(secret_seed()), target=target, wall_s=self.settings.reference_s
                 )
-            seed = secret_seed()
+                reference = alive.enter_context(opened)
+            seed = reference.seeds.family(Family.AS_GIVEN)
             tree, values = self._inputs(reference, seed)
             self.progress(Stage.CORRECTNESS)
             question = self._first(reference, seed, tree, values)
@@ -145,7 +147,7 @@ class _Screening:
         """The counted question on inputs as given; falls back to the state as constructed for a finite answer."""
         with self._faults("forward"):
             try:
-                return reference.settle(seed, count=True)
+                return reference.settle(count=True)
             except Unanswerable:
                 answer = reference.subject.ask(tree, values, seed=seed)
             self.findings.append(nan_finding(reference.subject, tree, values, answer))
@@ -182,10 +184,10 @@ class _Screening:
     def _families(self, reference: Reference, question: Question) -> None:
         """Run the op on every family, and show each to the mutant gate."""
         self.gate.show(question, reference)
-        depends = False
+        depends, varies = False, False
         for family in list(Family)[1:]:
             try:
-                other = reference.question(family, secret_seed())
+                other = reference.question(family, reference.seeds.family(family))
             except Unanswerable:
                 continue
             except RunnerFault as fault:
@@ -194,8 +196,12 @@ class _Screening:
             if other.answer.tree != question.answer.tree:
                 self._add("shapes_change", f"{_specs(question)} and {_specs(other)}")
                 raise _Refused
+            varies = varies or not outputs_equal(other.values, question.values)
             depends = depends or not outputs_equal(other.answer.outputs, question.answer.outputs)
             self.gate.show(other, reference)
+        if not varies:
+            self._add("inputs_never_vary", "They are the same under every seed, and integers are not varied otherwise.")
+            raise _Refused
         if not depends:
             self._add("output_ignores_input", "It is the same, bit for bit, for negated, shifted and scaled inputs.")
         self.findings += self.gate.findings()
