@@ -93,6 +93,12 @@ def _reachable_by_all() -> bool:
     return all(path.stat().st_mode & 0o001 for path in paths)
 
 
+def scratch_folders() -> list[str]:
+    """What a child may write inside the namespace: /tmp, or another folder where this Python lies below /tmp."""
+    tmp = Path("/tmp")  # noqa: S108 (inside the namespace)
+    return ["/scratch" if any(_below(folder, [tmp]) for folder in readable_folders()) else str(tmp), "/dev/shm"]  # noqa: S108
+
+
 def _below(path: Path, folders: Sequence[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
@@ -115,9 +121,10 @@ def _namespace_arguments(isolation: Isolation, settings: SandboxSettings) -> Ite
     yield from _parents(_INSIDE / "runner")
     yield from ("--ro-bind", str(RUNNER_FOLDER), str(_INSIDE / "runner"))
     yield from ("--proc", "/proc", "--dev", "/dev")
-    for folder_name in ("/tmp", "/dev/shm"):  # noqa: S108 (inside the namespace)
+    scratch = scratch_folders()
+    for folder_name in scratch:
         yield from ("--perms", "1777", "--size", str(settings.tmp_bytes), "--tmpfs", folder_name)
-    yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp")  # noqa: S108
+    yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", scratch[0])
 
 
 def _root_links() -> Iterator[str]:
@@ -184,7 +191,7 @@ if uid:
 confine.prctl(confine.PR_SET_NO_NEW_PRIVS, 1)
 confine.seccomp()
 import encodings, json, site
-open("/tmp/probe", "w").close()
+open(sys.argv[3] + "/probe", "w").close()
 assert os.getpid() == 1, "not pid 1"
 assert len(os.listdir("/sys/class/net" if os.path.exists("/sys/class/net") else "/proc/1/task")) == 1
 print("shut in")
@@ -194,7 +201,7 @@ print("shut in")
 def _try(isolation: Isolation, settings: SandboxSettings) -> str:
     """Run a Python inside as a child would; "" if it ran, else what went wrong."""
     uid = str(settings.first_uid) if isolation.drops_root else "0"
-    program = [sys.executable, "-I", "-B", "-c", _CHECK, str(runner_path(isolation)), uid]
+    program = [sys.executable, "-I", "-B", "-c", _CHECK, str(runner_path(isolation)), uid, scratch_folders()[0]]
     try:
         done = subprocess.run(
             wrap(isolation, settings, program),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from services.contracts import IsolationLevel, target_spec
-from services.sandbox.isolation import RUNNER_FOLDER, Isolation, readable_folders, runner_path, wrap
+from services.sandbox.isolation import RUNNER_FOLDER, Isolation, readable_folders, runner_path, scratch_folders, wrap
 from services.sandbox.runner import wire
 from services.sandbox.settings import SandboxSettings
 
@@ -174,7 +174,7 @@ class Zygote:
     def _make_scratch(self) -> list[str]:
         """Folders that a child may write; below the full level one of our own, else the namespace's."""
         if self._isolation.bwrap is not None:
-            return ["/tmp", "/dev/shm"]  # noqa: S108 (inside the namespace)
+            return scratch_folders()
         if self._scratch is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="sandbox-", ignore_cleanup_errors=True)
         folder = Path(self._scratch.name)

@@ -46,7 +46,8 @@ def record_proposals(result: ProposeResult) -> None:
             if turn.move(TurnState.WAITING, lease_until=wake, **facts):
                 turn.run.move(RunState.WAITING, reason=result.reason)
         case ProposeOutcome.NOTHING | ProposeOutcome.FAILED:
-            if turn.move(TurnState.NOTHING, finished_at=now, lease_until=None, **facts):
+            ended = TurnState.NOTHING if result.outcome is ProposeOutcome.NOTHING else TurnState.ERRORED
+            if turn.move(ended, finished_at=now, lease_until=None, **facts):
                 turn.run.move(RunState.RUNNING, only_from={RunState.WAITING})
                 advance_on_commit(turn.run_id)
     Run.touch(turn.run_id)

@@ -237,14 +237,17 @@ def _conclude(run: Run, turns: list[Turn]) -> None:
         Run.objects.filter(pk=run.pk).update(best=best.candidate)
         publish_winner(best.candidate, best)
         _finish(run, RunState.PASSED, _gains(turns))
-    elif any(turn.state == TurnState.ERRORED for turn in turns) or _any_errored(run):
-        _finish(run, RunState.ERRORED, "Warpsmith had a fault of its own: " + _first_reason(run, turns))
+    elif fault := _own_fault(run, turns):
+        _finish(run, RunState.ERRORED, fault)
     else:
         _finish(run, RunState.FAILED, _first_reason(run, turns))
 
 
-def _any_errored(run: Run) -> bool:
-    return Candidate.objects.filter(turn__run=run, state=CandidateState.ERRORED).exists()
+def _own_fault(run: Run, turns: list[Turn]) -> str:
+    """What went wrong on our side or in the set-up, not in a kernel; empty where nothing did."""
+    reasons = [turn.reason for turn in turns if turn.state == TurnState.ERRORED]
+    errored = Candidate.objects.filter(turn__run=run, state=CandidateState.ERRORED)
+    return next(iter([*reasons, *errored.values_list("problem", flat=True)]), "")
 
 
 def _gains(turns: list[Turn]) -> str:

@@ -113,6 +113,13 @@ def test_no_seed_and_no_model_ends_as_failed_with_the_reason(ready_op: Op, alice
     assert (run.state, run.reason) == (RunState.FAILED, "no seed: it sorts")
 
 
+def test_a_proposer_that_breaks_is_our_fault_not_the_kernels(ready_op: Op, alice: User, step: Any) -> None:
+    run = step(services.start_run, ready_op, alice)
+    step(services.record_proposals, answer(run.turns.get(), "failed", "The key was refused: set INFERENCE_API_KEY."))
+    run.refresh_from_db()
+    assert (run.state, run.reason) == (RunState.ERRORED, "The key was refused: set INFERENCE_API_KEY.")
+
+
 def test_model_turns_follow_the_seed_with_its_feedback(
     ready_op: Op, alice: User, step: Any, sent: Sent, evaluation: Make
 ) -> None:
