@@ -7,11 +7,12 @@ from torch import Tensor
 from services.contracts import Finding
 from services.sandbox.judge.facts import describe_scalars
 from services.sandbox.judge.findings import finding
-from services.sandbox.judge.prediction import tree_bytes
+from services.sandbox.judge.prediction import state_bytes, tree_bytes
 from services.sandbox.judge.roofline import describe_bytes
 from services.sandbox.replies import Leaf, Loaded, Tree
 
 _SLOW_SHARE = 0.25
+_STATE_FACTOR = 4
 _ENOUGH_VALUES = 32
 """Fewer may all be positive by chance."""
 
@@ -45,6 +46,14 @@ def check_values(tree: Tree, values: Sequence[Tensor]) -> Iterator[Finding]:
     if positive:
         told = f"{_listed(positive)}: an answer that skips a relu or an abs would be right on them."
         yield finding("all_positive_inputs", told)
+
+
+def check_state(loaded: Loaded, limit_bytes: int) -> Iterator[Finding]:
+    """Parameters cost less than inputs in the interpreter, so they may be larger."""
+    size, limit = state_bytes(loaded), _STATE_FACTOR * limit_bytes
+    if size > limit:
+        told = f"{describe_bytes(size)} of parameters and buffers; the interpreter's limit is {describe_bytes(limit)}."
+        yield finding("needs_gpu_worker", f"This op needs a GPU worker: {told}")
 
 
 def _layouts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, list[Leaf]]]:

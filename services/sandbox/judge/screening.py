@@ -24,7 +24,7 @@ from services.sandbox.judge.facts import op_facts
 from services.sandbox.judge.families import Family
 from services.sandbox.judge.findings import finding
 from services.sandbox.judge.gate import MutantGate
-from services.sandbox.judge.input_check import check_layout, check_values
+from services.sandbox.judge.input_check import check_layout, check_state, check_values
 from services.sandbox.judge.op_faults import fault_finding, nan_finding
 from services.sandbox.judge.outcome import told
 from services.sandbox.judge.prediction import aten_launches
@@ -132,6 +132,7 @@ class _Screening:
 
     def _inputs(self, reference: Reference, seed: int) -> tuple[Tree, list[Tensor]]:
         runner = reference.subject.runner
+        self._take(list(check_state(reference.loaded, self.settings.interpreter_bytes)))
         for name in plain_attributes(reference.loaded):
             told_name = f"{name}: .to() does not move it, and it is not randomised between tests."
             self._add("plain_tensor_attribute", told_name)

@@ -41,7 +41,7 @@ class UnsupportedOutput(ValueError):
 class Subject:
     """A loaded module. Input buffers are kept between calls: values change at the same addresses. A context manager."""
 
-    def __init__(self, runner: Runner, fence: Fence, loaded: Loaded, *, output_limit_bytes: int = 4 << 30) -> None:
+    def __init__(self, runner: Runner, fence: Fence, loaded: Loaded, *, output_limit_bytes: int = 1 << 30) -> None:
         self.runner = runner
         self.loaded = loaded
         self._fence = fence

@@ -93,3 +93,15 @@ def test_a_fault_of_ours_is_infrastructure(runners: Runners, monkeypatch: pytest
     report = _screen(runners, PLAIN_OP)
     assert report.status is ScreenStatus.INFRASTRUCTURE
     assert "no space left" in report.findings[-1].detail
+
+
+def test_too_many_parameters_need_a_gpu_worker(runners: Runners) -> None:
+    source = PLAIN_OP.replace(
+        "    def forward(self, x):\n",
+        "    def __init__(self):\n        super().__init__()\n        self.big = nn.Parameter(torch.ones(1 << 13))\n\n"
+        "    def forward(self, x):\n",
+    )
+    report = _screen(runners, source, SandboxSettings(interpreter_bytes=4096))
+    (finding,) = report.findings
+    assert finding.code == "needs_gpu_worker"
+    assert "32.8 kB of parameters" in finding.detail
