@@ -5,7 +5,6 @@ The only module that touches Inductor's private parts. Everything it replaces is
 
 import contextlib
 import functools
-import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -87,7 +86,7 @@ def write_program(module: fx.GraphModule, inputs: list[torch.Tensor], fake: Fake
             if written is None:
                 raise NoSeedError(f"Inductor cannot compile it: {_first_line(error)}") from error
             return written.program
-    raise NoSeedError("Inductor wrote no program")
+    raise NoSeedError("the forward computes nothing itself, so there is no kernel to write")
 
 
 def decompose(module: fx.GraphModule, inputs: list[torch.Tensor], fake: FakeTensorMode) -> fx.GraphModule:
@@ -252,16 +251,17 @@ def _driver(spec: GpuSpec) -> Any:
 
 
 def _forget_devices() -> None:
-    """Empties Inductor's caches of answers about the device."""
-    for name, module in list(sys.modules.items()):
-        if not name.startswith(("torch._inductor", "torch.utils._triton")):
-            continue
-        for value in list(vars(module).values()):
-            owned = list(vars(value).values()) if isinstance(value, type) else []
-            for cached in (value, *owned):
-                function = getattr(cached, "__func__", cached)
-                if isinstance(function, functools._lru_cache_wrapper):
-                    function.cache_clear()
+    """Empties the caches of answers about the device. Others must stay: some stand for a registration done once."""
+    import torch._inductor.utils
+    import torch.utils._triton
+    from torch._inductor.codecache import CacheBase
+    from torch._inductor.runtime.hints import DeviceProperties
+
+    owners = (torch._inductor.utils, torch.utils._triton, CacheBase, DeviceProperties)
+    for value in [value for owner in owners for value in vars(owner).values()]:
+        function = getattr(value, "__func__", value)
+        if isinstance(function, functools._lru_cache_wrapper):
+            function.cache_clear()
 
 
 def _has_option(config: Any, name: str) -> bool:

@@ -149,6 +149,16 @@ def call_name(node: ast.expr) -> str:
     return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
 
 
+def load_in(node: ast.expr) -> ast.Call | None:
+    """The load that an expression is, perhaps under a cast."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Call() as inner, attr="to")):
+            return load_in(inner)
+        case ast.Call() if call_name(node) == "tl.load":
+            return node
+    return None
+
+
 def pointer_name(address: ast.expr) -> str:
     """The pointer argument at the left end of an address; "" where there is none."""
     while isinstance(address, ast.BinOp):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from services.inference.seed.errors import NoSeedError
-from services.inference.seed.kernels.facts import assign, call_name, loop_over, pointer_name
+from services.inference.seed.kernels.facts import assign, call_name, load_in, loop_over, pointer_name
 from services.inference.seed.kernels.layout import lines_of
 from services.inference.seed.kernels.naming import Namer, carried_name, tuple_names, value_name
 from services.inference.seed.kernels.normalise import Normaliser
@@ -35,7 +35,7 @@ _FIXED_NAMES = {
         "rxmask": "mask", "r0_offset": "start",
     },
 }  # fmt: skip
-_NAMED_VALUES = {"mean", "variance", "rstd"}
+_NAMED_VALUES = {"mean", "variance", "mean_square", "rstd"}
 _NAMED_CALLS = ("tl.sum", "tl.max", "tl.min", "tl.reduce", "tl.associative_scan")
 
 
@@ -158,7 +158,7 @@ class _Writer:
             self._assign_carried(name, new, depth)
             return
         once = self.reads[name] == 1 and local[name] == 1
-        plain = not call_name(value).startswith((*_NAMED_CALLS, "tl.load"))
+        plain = load_in(value) is None and not call_name(value).startswith(_NAMED_CALLS)
         named = value_name(new) in _NAMED_VALUES
         if once and plain and not named and len(ast.unparse(new)) <= LONGEST_INLINE:
             self.final[name] = self.pending[name] = new
@@ -179,8 +179,8 @@ class _Writer:
     def _wish(self, name: str, value: ast.expr, new: ast.expr) -> str:
         if tensor := self.tensors.get(self.destinations.get(name, "")):
             return tensor
-        if call_name(value) == "tl.load" and isinstance(value, ast.Call):
-            return self.tensors.get(pointer_name(value.args[0]), "value")
+        if load := load_in(value):
+            return self.tensors.get(pointer_name(load.args[0]), "value")
         if (name[0] in "xyzr" and name[1:2].isdigit()) or name.startswith("r0_"):
             return self._index_name(new)
         return value_name(new)

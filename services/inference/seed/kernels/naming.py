@@ -98,8 +98,10 @@ def value_name(expression: ast.expr) -> str:
                 return "normalized"
             return "scaled" if isinstance(right, ast.Constant) else "product"
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant() | ast.Name(id="n_cols")):
-            if _mentions(left, "m2") or _mentions(left, "square_sum") or _has_square(left):
+            if _mentions(left, "m2") or _mentions(left, "deviation_sum"):
                 return "variance"
+            if _mentions(left, "square_sum"):
+                return "mean_square"
             return "mean" if "sum" in ast.unparse(left) else "ratio"
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             inverse_root = isinstance(left, ast.Constant) and "sqrt" in ast.unparse(right)
@@ -130,7 +132,7 @@ def _call_word(call: ast.Call) -> str:
     if name == "tl.sum" and "== BLOCK_COLS - 1" in ast.unparse(call):
         return "last"
     if name == "tl.sum" and argument is not None and _has_square(argument):
-        return "square_sum"
+        return "deviation_sum" if _mentions(argument, "centered") else "square_sum"
     if name == "tl.reduce":
         combine = ast.unparse(call.args[2])
         return {"nan_maximum": "row_max", "nan_minimum": "row_min", "multiply": "row_product"}.get(combine, "row_any")

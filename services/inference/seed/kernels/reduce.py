@@ -4,7 +4,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from services.inference.seed.kernels.facts import call_name, loop_over
+from services.inference.seed.kernels.facts import load_in, loop_over
 
 
 def carried_names(body: list[ast.stmt]) -> set[str]:
@@ -78,7 +78,7 @@ def compute_once(body: list[ast.stmt], carried: set[str], known: dict[str, str] 
             new = loop_over(new.target, Substitute(same).visit(new.iter), compute_once(inner, carried, known))
         elif isinstance(new, ast.Assign) and isinstance(new.targets[0], ast.Name):
             name, text = new.targets[0].id, ast.unparse(new.value)
-            fresh = name not in carried and not carried & set(names_in(new.value)) and call_name(new.value) != "tl.load"
+            fresh = name not in carried and not carried & set(names_in(new.value)) and load_in(new.value) is None
             if fresh and text in known:
                 same[name] = ast.Name(known[text])
                 continue
