@@ -16,6 +16,8 @@ from services.inference.seed.views import is_contiguous, view_text
 _TORCH_CALLS = {"mm", "bmm", "addmm", "baddbmm"}
 _DEFAULTS = {"alpha": 1, "beta": 1}
 WIDTH = 120
+MODULE_NAMES = {"torch", "nn", "F", "triton", "tl", "libdevice", "check_input"}
+"""Names at the top of the file that forward uses."""
 
 
 class Values:
@@ -25,7 +27,9 @@ class Values:
         placeholders: list[GraphInput | str] = [*graph.inputs, *graph.constants]
         if len(placeholders) != len(program.arguments):
             raise NoSeedError("Inductor's program takes other arguments than the graph")
-        self.namer = Namer({*parameters, "self", "nn", "F", "math"})
+        self.device = "device" if "device" not in parameters else "own_device"
+        """The local name of the device that the inputs are on."""
+        self.namer = Namer({*parameters, *MODULE_NAMES, "self", self.device})
         self.text: dict[str, str] = {}
         self.words: dict[str, str] = {}
         """A plain name for each tensor, for a kernel's argument."""
@@ -39,7 +43,7 @@ class Values:
                 self.specs[original] = item.spec
             else:
                 self.words[original] = re.sub(r"\W", "_", item).rpartition(".")[2]
-                self.text[original] = f"{state_expression(constant_attribute(item))}.to(device)"
+                self.text[original] = f"{state_expression(constant_attribute(item))}.to({self.device})"
                 self.specs[original] = constant_spec(graph.constants[item])
 
     def define(self, original: str, wish: str, spec: TensorSpec | None) -> str:
@@ -75,7 +79,7 @@ class Values:
             case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[inner, *_]) if literal(node.args[3]) == 0:
                 return self._view(node, inner)
             case ast.Call(func=ast.Name(id="device")):
-                return "device"
+                return self.device
             case ast.List(elts=items):
                 return f"[{', '.join(self.expression(item) for item in items)}]"
             case ast.Tuple(elts=items):
@@ -149,12 +153,12 @@ def _word(item: GraphInput, parameters: Sequence[str]) -> str:
     return word if not word[-1].isdigit() or len(last) < 2 else f"{last[-2]}_{word}"
 
 
-def allocation_text(step: Allocation) -> str:
+def allocation_text(step: Allocation, device: str) -> str:
     """torch.empty for a dense buffer, else torch.empty_strided."""
     spec = TensorSpec(shape=list(step.shape), stride=list(step.stride), dtype="")
     if is_contiguous(spec):
-        return f"torch.empty({tuple(step.shape)}, device=device, dtype={step.dtype})"
-    return f"torch.empty_strided({tuple(step.shape)}, {tuple(step.stride)}, device=device, dtype={step.dtype})"
+        return f"torch.empty({tuple(step.shape)}, device={device}, dtype={step.dtype})"
+    return f"torch.empty_strided({tuple(step.shape)}, {tuple(step.stride)}, device={device}, dtype={step.dtype})"
 
 
 def library_text(step: LibraryCall, values: Values) -> tuple[str, str]:
@@ -218,6 +222,15 @@ def wrapped(head: str, function: str, arguments: list[str], tail: str = "", dept
     if len(joined) <= WIDTH:
         return [f"{indent}{head}{function}(", joined, f"{indent}){tail}"]
     return [f"{indent}{head}{function}(", *(f"{indent}    {argument}," for argument in arguments), f"{indent}){tail}"]
+
+
+def launch_lines(kernel: str, grid: str, arguments: list[str]) -> list[str]:
+    """kernel[grid](arguments), the grid on a line of its own where it is too long."""
+    opening = f"{' ' * 8}{kernel}[{grid}]("
+    if len(opening) <= WIDTH:
+        return wrapped("", f"{kernel}[{grid}]", arguments)
+    _, *rest = wrapped("", "]" + " " * WIDTH, arguments)
+    return [f"{' ' * 8}{kernel}[", f"{' ' * 12}{grid}", f"{' ' * 8}](", *rest]
 
 
 def python_text(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from services.contracts import AtenGraph, GraphInput, InputKind, TensorSpec
 from services.inference.seed.errors import NoSeedError
 from services.inference.seed.forward import (
+    MODULE_NAMES,
     WIDTH,
     Values,
     allocation_text,
@@ -17,6 +18,7 @@ from services.inference.seed.forward import (
     call_parts,
     constant_attribute,
     input_text,
+    launch_lines,
     library_text,
     python_text,
     wrapped,
@@ -123,7 +125,7 @@ class _Assembly:
         dtype = step.dtype.removeprefix("torch.")
         spec = TensorSpec(shape=list(step.shape), stride=list(step.stride), dtype=dtype)
         name = self.values.define(original, self.result_names.get(original, wish), spec)
-        self.lines += wrapped(f"{name} = ", *call_parts(allocation_text(step)))
+        self.lines += wrapped(f"{name} = ", *call_parts(allocation_text(step, self.values.device)))
 
     def _library_call(self, step: LibraryCall) -> None:
         self.library_calls += 1
@@ -156,7 +158,7 @@ class _Assembly:
                 self._allocate(base, kernel.stored.get(original, "buffer"))
         texts = [self.values.argument(arguments[original]) for original, _ in kernel.parameters]
         texts += [f"{key}={value}" for key, value in kernel.constants.items()]
-        self.lines += wrapped("", f"{name}[{grid_text(kernel)}]", texts)
+        self.lines += launch_lines(name, grid_text(kernel), texts)
 
     def _rewrite(self, step: Launch, written: WrittenKernel) -> tuple[str, PlainKernel]:
         """The kernel, named after its first launch."""
@@ -269,8 +271,9 @@ class _Assembly:
         lines += [f"    def forward(self{''.join(f', {name}' for name in self.parameters)}):"]
         lines += self._checks()
         body = "\n".join(self.lines)
-        if re.search(r"\bdevice\b", body + " ".join(results)):
-            lines.append(f"        device = {self._device_source()}.device")
+        device = self.values.device
+        if re.search(rf"\b{device}\b", body + " ".join(results)):
+            lines.append(f"        {device} = {self._device_source()}.device")
         lines += self.lines
         lines.append(f"        return {self._result_text(results)}")
         return "\n".join(lines)
@@ -356,7 +359,8 @@ _CHECK = '''def check_input(name, tensor, shape, stride, dtype):
 def _parameter_names(graph: AtenGraph) -> list[str]:
     count = 1 + max((int(re.split(r"\[", source)[0]) for source in _argument_sources(graph)), default=-1)
     names = list(graph.forward_parameters)
-    if len(names) < count or not all(name.isidentifier() for name in names):
+    readable = all(name.isidentifier() and name not in MODULE_NAMES - {"tl", "libdevice"} for name in names)
+    if len(names) < count or not readable:
         raise NoSeedError("forward's parameters cannot be repeated")
     return names
 

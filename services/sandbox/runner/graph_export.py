@@ -75,7 +75,8 @@ def _trace(model: nn.Module, inputs: Sequence[Any], fake: FakeTensorMode | None)
     state = {name: recorder.add_input("parameter", name, tensor) for name, tensor in model.named_parameters()}
     state |= {name: recorder.add_input("buffer", name, tensor) for name, tensor in model.named_buffers()}
     arguments = [recorder.add_argument(str(i), value) for i, value in enumerate(inputs)]
-    with torch.no_grad(), whole_attention(recorder), fake or nullcontext(), recorder:
+    without_cpu_libraries = torch.backends.mkldnn.flags(enabled=False)
+    with torch.no_grad(), without_cpu_libraries, whole_attention(recorder), fake or nullcontext(), recorder:
         result = torch.func.functional_call(model, state, tuple(arguments))
     return recorder, recorder.encode_output(result)
 
@@ -128,7 +129,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         own_constant = func is torch.ops.aten._local_scalar_dense.default and id(tensors[0]) not in self._known
         if asks_for_attribute or own_constant:
             return func(*args, **kwargs)
-        self._refuse(func)
+        self._refuse(func, tensors)
         if func is torch.ops.aten.lift_fresh.default:
             return self._constant(args[0])
         if func is torch.ops.aten.detach.default:
@@ -196,7 +197,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return {"value": _encode_plain(value)}
         raise ValueError(f"no graph: forward returns a {type(value).__name__}; return tensors, tuples, lists or dicts")
 
-    def _refuse(self, func: Any) -> None:
+    def _refuse(self, func: Any, tensors: list[torch.Tensor]) -> None:
         name = str(func)
         if func is torch.ops.aten._local_scalar_dense.default:
             raise DataDependentOutputException(func)
@@ -204,7 +205,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise ValueError(f"no graph: the custom operator {name} is not supported")
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise ValueError(f"no graph: forward draws random numbers ({name})")
-        if torch.Tag.dynamic_output_shape in func.tags:
+        by_position = func is torch.ops.aten.index.Tensor and not any(_is_mask(tensor) for tensor in tensors[1:])
+        if torch.Tag.dynamic_output_shape in func.tags and not by_position:
             raise DynamicOutputShapeException(func)
         if self.fake is not None and any(part in name for part in CUDA_ONLY):
             raise NotImplementedError(f"{name} exists on a GPU only")
@@ -302,6 +304,10 @@ class AttentionCalls(TorchFunctionMode):
     ) -> Any:
         call = self.replacement if func is self.attention else func
         return call(*args, **(kwargs or {}))
+
+
+def _is_mask(tensor: torch.Tensor) -> bool:
+    return tensor.dtype in (torch.bool, torch.uint8)
 
 
 def _on_cuda(func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> dict[str, Any]:
