@@ -209,6 +209,52 @@ class Claims:
 runner.recording = Claims
 """,
     ),
+    "claims_a_verdict_of_its_own": Attack(
+        "raise ValueError",
+        Verdict.RUNTIME_ERROR,
+        before="""
+runner = next(m for name, m in sys.modules.items() if name.endswith("runner.faults"))
+claim = {"kind": "Mine", "message": "as measured"}
+runner.report = lambda *args: {"verdict": "timing_mismatch", "report": claim}
+""",
+    ),
+    "claims_to_have_passed": Attack(
+        "raise ValueError",
+        Verdict.RUNTIME_ERROR,
+        before="""
+runner = next(m for name, m in sys.modules.items() if name.endswith("runner.faults"))
+runner.report = lambda *args: {"verdict": "passed", "report": {"kind": "Mine", "message": "well done"}}
+""",
+    ),
+    "claims_a_verdict_while_loading": Attack(
+        "return honest(x)",
+        Verdict.RUNTIME_ERROR,
+        before="""
+runner = next(m for name, m in sys.modules.items() if name.endswith("runner.faults"))
+runner.report = lambda *args: {"verdict": "wrong_values", "report": {"kind": "Mine", "message": "not me"}}
+raise ValueError
+""",
+    ),
+    "counts_less_than_it_did": Attack(
+        "return honest(x)",
+        Verdict.PASSED,
+        "no prediction",
+        before="""
+runner = next(m for name, m in sys.modules.items() if name.endswith("runner.interpreter"))
+recording = runner.recording
+class Modest:
+    def __init__(self, **options):
+        self.real = recording(**options)
+    def __enter__(self):
+        self.launches = self.real.__enter__()
+        return self.launches
+    def __exit__(self, *error):
+        self.real.__exit__(*error)
+        for launch in self.launches:
+            launch.update(bytes_read=1, bytes_written=1)
+runner.recording = Modest
+""",
+    ),
     "looks_for_the_answer": Attack(
         "return look(x)",
         Verdict.WRONG_VALUES,

@@ -7,6 +7,17 @@ from services.contracts import ErrorReport, Verdict
 from services.sandbox.judge.subject import UnsupportedOutput
 from services.sandbox.runners import RunnerFault
 
+_OF_A_PROCESS = frozenset(
+    {
+        Verdict.COMPILE_ERROR,
+        Verdict.LOAD_ERROR,
+        Verdict.ILLEGAL_MEMORY,
+        Verdict.TIMEOUT,
+        Verdict.OUT_OF_MEMORY,
+    }
+)
+"""What a candidate's process may say of itself beside a runtime error: a claim of any other verdict is forged."""
+
 
 class Stop(Exception):
     """The ladder ends here with this verdict. `summary` is one sentence for a person."""
@@ -27,7 +38,7 @@ def blame_candidate(where: str, runtime: Verdict = Verdict.RUNTIME_ERROR) -> Ite
     try:
         yield
     except RunnerFault as fault:
-        verdict = runtime if fault.verdict is Verdict.RUNTIME_ERROR else fault.verdict
+        verdict = fault.verdict if fault.verdict in _OF_A_PROCESS else runtime
         raise Stop(verdict, f"The candidate failed {where}: {told(fault.report)}", fault.report) from fault
 
 
