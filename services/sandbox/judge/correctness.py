@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from services.contracts import ErrorReport, EvaluateRequest, FamilyResult, TolerancePolicy, Verdict
 from services.sandbox.judge.candidate import open_candidate
-from services.sandbox.judge.compare import repeat_difference
+from services.sandbox.judge.compare import DOWNGRADE_CEILING, repeat_difference
 from services.sandbox.judge.families import REQUIRED, Family
 from services.sandbox.judge.outcome import Stop, blame_candidate, blame_op
 from services.sandbox.judge.reference import (
@@ -75,7 +75,7 @@ def run_families(
         checked = _ask(candidate, question, policy, findings)
         asked += 1
         findings.families.append(checked.result)
-        if checked.verdict is Verdict.PRECISION_DOWNGRADE:
+        if checked.verdict is Verdict.PRECISION_DOWNGRADE or (downgrade and _is_small(checked)):
             downgrade = downgrade or checked
         elif checked.verdict:
             raise Stop(checked.verdict, _summary(checked), _spoiled_memory(checked))
@@ -187,6 +187,12 @@ def _judged(question: Question, answer: Answer, policy: TolerancePolicy) -> Chec
         message = f"input {answer.mutated[0]} was changed by the call"
         return failed_family(question, Verdict.INPUT_MUTATED, message)
     return check_answer(question, answer.tree, answer.outputs, policy)
+
+
+def _is_small(checked: Checked) -> bool:
+    """After a downgrade: rounding on values of very different magnitude shows in few places."""
+    errors = [output.candidate_error for output in checked.result.outputs]
+    return checked.verdict is Verdict.WRONG_VALUES and max(errors) <= DOWNGRADE_CEILING
 
 
 def _spoiled_memory(checked: Checked) -> ErrorReport | None:

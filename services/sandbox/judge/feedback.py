@@ -63,9 +63,11 @@ def _code(source: str, line: int) -> str:
 def _family_lines(evaluation: Evaluation) -> Iterator[str]:
     judged = [result for result in evaluation.families if not result.skipped]
     passed = [result.family for result in judged if result.passed]
-    for result in judged:
-        if not result.passed:
-            yield from _failed_family(result)
+    failed = [result for result in judged if not result.passed]
+    if failed:
+        yield from _failed_family(failed[0], evaluation.summary)
+    if failed[1:]:
+        yield f"also failed: {', '.join(result.family for result in failed[1:])}"
     if passed:
         yield f"passed input families ({len(passed)}): {', '.join(passed)}"
         yield from _accuracy(judged)
@@ -74,13 +76,15 @@ def _family_lines(evaluation: Evaluation) -> Iterator[str]:
             yield f"skipped input family {result.family}: {result.skipped}"
 
 
-def _failed_family(result: FamilyResult) -> Iterator[str]:
+def _failed_family(result: FamilyResult, summary: str) -> Iterator[str]:
     yield f"failed input family: {result.family} ({DESCRIPTIONS[Family(result.family)]}), seed {result.seed}"
-    if result.message:
+    if result.message and result.message not in summary:
         yield result.message
     for output in result.outputs:
         if output.mismatched:
-            yield f"output{output.path}: {output.spec}, eager's own error {output.reference_error:.2g}"
+            share = 100 * output.mismatched / output.spec.numel
+            eager = f"eager's own error {output.reference_error:.2g}"
+            yield f"output{output.path} is {output.spec}: {share:.3g} % differ; {eager}"
     yield (
         f"see it again: python -m services.sandbox evaluate --ref OP.py --cand CANDIDATE.py "
         f'--family "{result.family}" --seed {result.seed}'
