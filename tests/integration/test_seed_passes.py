@@ -29,6 +29,7 @@ from services.sandbox.settings import SandboxSettings
 from tests.integration.small_ops import LIBRARY_ONLY, OPS, SORTING, SmallOp
 
 ROOT = Path(__file__).resolve().parents[2]
+MODELS = {path.stem: path.read_text() for path in sorted((ROOT / "tests" / "cases" / "models").glob("*.py"))}
 SAMPLES = sorted((ROOT / "webapp" / "ops" / "samples").glob("*.py"))
 ALLOWED_IMPORTS = {"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "triton.language.extra"}
 
@@ -59,22 +60,23 @@ def source_of(result: ProposeResult) -> str:
     return result.proposals[0].source
 
 
+SOURCES = {name: op.source for name, op in OPS.items()} | {path.stem: path.read_text() for path in SAMPLES}
+NAMES = [*SOURCES, *MODELS]
+
+
 @pytest.fixture(scope="session")
-def seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Seed of every small op and sample."""
-    sources = {name: op.source for name, op in OPS.items()}
-    sources |= {path.stem: path.read_text() for path in SAMPLES}
-    return {name: source_of(seeded(name, source)) for name, source in sources.items()}
+def seeds() -> dict[str, str]:
+    """Seed of every op."""
+    return {name: source_of(seeded(name, source)) for name, source in (SOURCES | MODELS).items()}
 
 
 @pytest.fixture(scope="session")
 def interpreted(seeds: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Outcome of each seed against its op in the interpreter."""
     folder = tmp_path_factory.mktemp("seeds")
-    samples = {path.stem: path.read_text() for path in SAMPLES}
-    for name, seed in seeds.items():
-        (folder / f"{name}.op.py").write_text(OPS[name].source if name in OPS else samples[name])
-        (folder / f"{name}.seed.py").write_text(seed)
+    for name, source in (SOURCES | MODELS).items():
+        (folder / f"{name}.op.py").write_text(source)
+        (folder / f"{name}.seed.py").write_text(seeds[name])
     command = [sys.executable, "-W", "ignore", "-m", "tests.integration.interpret", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -82,12 +84,14 @@ def interpreted(seeds: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
     return outcome
 
 
-NAMES = [*OPS, *(path.stem for path in SAMPLES)]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_seed_computes_what_the_op_computes(name: str, interpreted: dict[str, dict[str, Any]]) -> None:
     assert interpreted[name]["problem"] == ""
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_same_random_seed_gives_the_same_module(name: str, interpreted: dict[str, dict[str, Any]]) -> None:
+    assert interpreted[name]["same_start"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,7 +104,7 @@ def test_the_seed_reads_as_if_made_by_hand(name: str, seeds: dict[str, str]) -> 
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     made_by_a_machine = ("tmp", "in_ptr", "out_ptr0", "buf", "arg0", "xindex", "r0_", "xmask", "XBLOCK")
-    assert not {each for each in names if each.startswith(made_by_a_machine) and each != "buffer"}
+    assert not {each for each in names if each.startswith(made_by_a_machine)}
     kernels = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
     assert kernels
     assert all(ast.get_docstring(kernel) for kernel in kernels)

@@ -138,6 +138,7 @@ def pretended_gpu(spec: GpuSpec) -> Iterator[None]:
 def _replacements(spec: GpuSpec) -> list[tuple[Any, str, Any]]:
     """What is replaced: (owner, attribute, value)."""
     import torch._dynamo.device_interface as interfaces
+    from torch._inductor.codegen.triton import TritonKernel
     from torch._inductor.graph import GraphLowering
 
     major, minor = divmod(spec.compute_capability, 10)
@@ -181,6 +182,8 @@ def _replacements(spec: GpuSpec) -> list[tuple[Any, str, Any]]:
         (interfaces.CudaInterface, "device", no_device),
         (torch.version, "cuda", torch.version.cuda or "13.0"),
         (GraphLowering, "save_output_code", staticmethod(written)),
+        # every reduction has rows and columns, also where Inductor would give each row its own program
+        (TritonKernel, "want_no_x_dim", lambda self: False),
     ]
 
 

@@ -109,7 +109,7 @@ class _Assembly:
     def _rename(self, step: Rename) -> None:
         base = base_name(step.value)
         if base in self.allocations:
-            self._allocate(base, "buffer")
+            self._allocate(base, "joined")
         if step.name in self.result_names and isinstance(step.value, ast.Subscript):
             text = self.values.expression(step.value)
             name = self.values.define(step.name, self.result_names[step.name], None)
@@ -131,7 +131,7 @@ class _Assembly:
         self.library_calls += 1
         for argument in ast.walk(step.call):
             if isinstance(argument, ast.Name) and argument.id in self.allocations:
-                self._allocate(argument.id, "buffer")
+                self._allocate(argument.id, "joined")
         text, wish = library_text(step, self.values)
         if step.out is None:
             name = self.values.define(step.name, self.result_names.get(step.name, wish), None)
@@ -155,7 +155,7 @@ class _Assembly:
         for original, argument in arguments.items():
             base = base_name(argument)
             if base in self.allocations:
-                self._allocate(base, kernel.stored.get(original, "buffer"))
+                self._allocate(base, kernel.stored.get(original, "joined"))
         texts = [self.values.argument(arguments[original]) for original, _ in kernel.parameters]
         texts += [f"{key}={value}" for key, value in kernel.constants.items()]
         self.lines += launch_lines(name, grid_text(kernel), texts)

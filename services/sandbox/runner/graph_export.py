@@ -75,7 +75,7 @@ def _trace(model: nn.Module, inputs: Sequence[Any], fake: FakeTensorMode | None)
     state = {name: recorder.add_input("parameter", name, tensor) for name, tensor in model.named_parameters()}
     state |= {name: recorder.add_input("buffer", name, tensor) for name, tensor in model.named_buffers()}
     arguments = [recorder.add_argument(str(i), value) for i, value in enumerate(inputs)]
-    without_cpu_libraries = torch.backends.mkldnn.flags(enabled=False)
+    without_cpu_libraries = nullcontext() if fake else torch.backends.mkldnn.flags(enabled=False)
     with torch.no_grad(), without_cpu_libraries, whole_attention(recorder), fake or nullcontext(), recorder:
         result = torch.func.functional_call(model, state, tuple(arguments))
     return recorder, recorder.encode_output(result)

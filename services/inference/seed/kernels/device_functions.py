@@ -158,6 +158,21 @@ FUNCTIONS: dict[str, DeviceFunction] = {
     "floor_remainder": DeviceFunction(_FLOOR_REMAINDER),
 }
 
+TRITON_HELPERS = {
+    "online_softmax_combine": "online_softmax_step",
+    "online_softmax_combine_with_sum": "online_softmax_merge",
+    "online_softmax_reduce": "online_softmax_finish",
+    "welford_reduce": "welford_step",
+    "welford": "welford_finish",
+    "max_with_index": "largest_with_index",
+    "min_with_index": "smallest_with_index",
+    "maximum_with_index": "larger_with_index",
+    "minimum_with_index": "smaller_with_index",
+    "div_floor_integer": "floor_divide",
+    "remainder_integer": "floor_remainder",
+}
+"""Names of Inductor's own device functions -> ours for the same purpose."""
+
 
 def needed_functions(names: set[str]) -> list[str]:
     """The functions with those that they call, callees first."""

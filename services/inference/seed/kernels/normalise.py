@@ -14,6 +14,7 @@ from services.inference.seed.kernels.constants import (
     is_number,
     negated,
 )
+from services.inference.seed.kernels.device_functions import TRITON_HELPERS
 from services.inference.seed.kernels.facts import FactBook, Facts, assign, call_name, is_float, loop_over, short_dtype
 
 _AXIS_OF = {"xindex": "x", "yindex": "y", "zindex": "z", "r0_index": "r", "r0_base": "r"}
@@ -23,19 +24,6 @@ _DROPPED = {"rnumel", "RBLOCK", "roffset", "rindex", "rbase"}
 _ALIASES = {"rindex": "r0_index", "rbase": "r0_base", "roffset": "r0_offset", "RBLOCK": "R0_BLOCK"}
 _PLAIN_TL = {"exp", "exp2", "log", "log2", "rsqrt", "sqrt", "floor", "ceil", "erf", "abs", "sin", "cos"}
 _TL_NAMES = {"sqrt": "sqrt_rn"}
-_TO_FUNCTIONS = {
-    "online_softmax_combine": "online_softmax_step",
-    "online_softmax_combine_with_sum": "online_softmax_merge",
-    "online_softmax_reduce": "online_softmax_finish",
-    "welford_reduce": "welford_step",
-    "welford": "welford_finish",
-    "max_with_index": "largest_with_index",
-    "min_with_index": "smallest_with_index",
-    "maximum_with_index": "larger_with_index",
-    "minimum_with_index": "smaller_with_index",
-    "div_floor_integer": "floor_divide",
-    "remainder_integer": "floor_remainder",
-}
 _REDUCE_BY = {"prod": "multiply", "any": "either"}
 KEEPS_ROWS = {"online_softmax_finish", "welford_finish", "largest_with_index", "smallest_with_index"}
 """Functions of ours whose results already are columns of shape [rows, 1]."""
@@ -164,7 +152,7 @@ class Normaliser(ast.NodeTransformer):
         left, right = self.new(node.left), self.new(node.right)
         if isinstance(node.op, ast.BitAnd):
             for one, other in ((left, right), (right, left)):
-                if isinstance(one, ast.Constant) and one.value is True:
+                if _is_true(one):
                     return other
             pair = frozenset(side.id for side in (left, right) if isinstance(side, ast.Name))
             if pair in JOINT_MASKS:
@@ -277,8 +265,8 @@ class Normaliser(ast.NodeTransformer):
             return ast.Call(_dotted("tl.sum"), [masked], [_axis_one(), *keep])
         if short == "promote_to_tensor":
             return args[0]
-        if short in _TO_FUNCTIONS:
-            return self._function(_TO_FUNCTIONS[short], args)
+        if short in TRITON_HELPERS:
+            return self._function(TRITON_HELPERS[short], args)
         raise NoSeedError(f"Inductor's device function {short} has no plain form")
 
     def _extreme(self, value: ast.expr, short: str) -> ast.expr:
@@ -340,7 +328,7 @@ class Normaliser(ast.NodeTransformer):
 
     def _where(self, node: ast.Call, args: list[ast.expr]) -> ast.expr:
         condition, first, second = args
-        if isinstance(condition, ast.Constant) and condition.value is True:
+        if _is_true(condition):
             return first
         first, second = self._pair(first, second, any_integer=True)
         return ast.Call(node.func, [condition, first, second], [])
@@ -389,9 +377,12 @@ def _keeps_dims(node: ast.Call) -> bool:
 
 
 def _mask_keyword(mask: ast.expr) -> list[ast.keyword]:
-    if isinstance(mask, ast.Constant) and mask.value in (None, True):
-        return []
-    return [ast.keyword("mask", mask)]
+    nothing = isinstance(mask, ast.Constant) and mask.value in (None, True)
+    return [] if nothing else [ast.keyword("mask", mask)]
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _without_full_slice(node: ast.expr) -> ast.expr:
