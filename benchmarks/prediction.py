@@ -12,6 +12,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -87,7 +88,7 @@ def measure(source: Path, destination: Path) -> None:
             torch.cuda.synchronize()
             row["first_call_s"] = time.perf_counter() - started
             row["max_error"] = _error(got, expected)
-            compiled = torch.compile(model)
+            compiled: Callable[..., Any] = torch.compile(model)
             compiled(*inputs)
             for name, call in (("eager", model), ("compiled", compiled), ("candidate", ours)):
                 run = partial(call, *inputs)

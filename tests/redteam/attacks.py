@@ -267,7 +267,7 @@ def look(x):
                 open(f"/proc/{pid}/{file}", "rb").read(100)
             except OSError:
                 pass
-    for root in ("/work", "/root", "/home", "/tmp", "/dev/shm"):
+    for root in ("/srv", "/root", "/home", "/tmp", "/dev/shm"):
         for folder, _, files in os.walk(root):
             wanted = [name for name in files if name.endswith((".pt", ".npy", ".sqlite3", ".env"))]
             assert not wanted or "site-packages" in folder, folder

@@ -280,7 +280,7 @@ return made
 
 def test_the_next_candidate_sees_no_file_of_the_last(full: Runners) -> None:
     leave = """
-for folder in ("/tmp", "/dev/shm"):
+for folder in (os.environ["TMPDIR"], "/dev/shm"):
     open(f"{folder}/left", "w").write("x")
     os.makedirs(f"{folder}/a/b")
     open(f"{folder}/a/b/c", "w").close()
@@ -290,7 +290,7 @@ for folder in ("/tmp", "/dev/shm"):
 return 1
 """
     assert answer(full, leave) == {"value": 1}
-    seen = answer(full, "return os.listdir('/tmp'), os.listdir('/dev/shm'), os.path.exists('/usr/bin')")
+    seen = answer(full, "return os.listdir(os.environ['TMPDIR']), os.listdir('/dev/shm'), os.path.exists('/usr/bin')")
     assert seen == {"tuple": [{"list": [{"value": "candidate.py"}]}, {"list": []}, {"value": True}]}
 
 
@@ -302,13 +302,13 @@ for _ in range(3000):
 return 1
 """
     assert answer(full, body) == {"value": 1}
-    assert answer(full, "return os.listdir('/tmp')") == {"list": [{"value": "candidate.py"}]}
+    assert answer(full, "return os.listdir(os.environ['TMPDIR'])") == {"list": [{"value": "candidate.py"}]}
 
 
 def test_files_and_scratch_are_bounded(full: Runners) -> None:
     body = """
 sizes = []
-for path in ("/tmp/big", "/dev/shm/big"):
+for path in (os.environ["TMPDIR"] + "/big", "/dev/shm/big"):
     try:
         with open(path, "wb") as file:
             for _ in range(200):
