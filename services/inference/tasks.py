@@ -1,9 +1,6 @@
 """The Celery task of the inference queue: one ProposeRequest in, one ProposeResult out."""
 
 import logging
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -11,14 +8,14 @@ from celery import Task
 from celery.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from pydantic import ValidationError
 
-from services.broker import PROPOSE, RECORD_PROGRESS, RECORD_PROPOSALS, app
-from services.contracts import Progress, ProposeOutcome, ProposeRequest, ProposeResult
+from services.broker import PROPOSE, RECORD_PROPOSALS, app
+from services.contracts import ProposeOutcome, ProposeRequest, ProposeResult
 from services.inference.proposers import propose
 from services.inference.settings import load_settings
+from services.reports import progress
 
 log = logging.getLogger(__name__)
 
-PROGRESS_INTERVAL_S = 10.0
 SOFT_LIMIT_S = load_settings().turn_limit_s + 60
 HARD_LIMIT_S = SOFT_LIMIT_S + 30
 
@@ -64,7 +61,7 @@ def _proposals(message: dict[str, Any], worker: str) -> ProposeResult:
         fields = ", ".join(".".join(map(str, item["loc"])) for item in error.errors())
         return _failure(message, f"The inference worker is of another version than the web ({fields}): restart it.")
     try:
-        with progress_reports(request, worker):
+        with progress(f"turn:{request.turn_id}", request.attempt, worker):
             return propose(request)
     except SoftTimeLimitExceeded:
         log.exception("turn %s took too long", request.turn_id)
@@ -81,27 +78,3 @@ def _failure(message: dict[str, Any], reason: str) -> ProposeResult:
         outcome=ProposeOutcome.FAILED,
         reason=reason,
     )
-
-
-@contextmanager
-def progress_reports(request: ProposeRequest, worker: str) -> Iterator[None]:
-    """Renews the Turn's lease at once and every 10 s while the block runs."""
-    progress = Progress(subject=f"turn:{request.turn_id}", attempt=request.attempt, worker=worker)
-    done = threading.Event()
-
-    def report() -> None:
-        while True:
-            try:
-                app.send_task(RECORD_PROGRESS, args=[progress.model_dump(mode="json")])
-            except Exception:
-                log.exception("progress of turn %s could not be sent", request.turn_id)
-            if done.wait(PROGRESS_INTERVAL_S):
-                return
-
-    thread = threading.Thread(target=report, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join(timeout=PROGRESS_INTERVAL_S)

@@ -7,13 +7,12 @@ import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from celery import bootsteps
 from celery.signals import worker_process_init
-from celery.worker.consumer import Consumer
 
-from services.broker import INFERENCE_QUEUE, RECORD_WORKER, app
+from services.broker import INFERENCE_QUEUE
 from services.contracts import WorkerReport
 from services.inference.settings import InferenceSettings, SettingsError, load_settings
+from services.reports import report_worker
 
 try:
     load_settings()
@@ -22,42 +21,12 @@ except SettingsError as error:
 
 from services.inference import tasks
 
-__all__ = ["ReportStep", "tasks"]
+__all__ = ["tasks"]
 
 log = logging.getLogger(__name__)
 
-REPORT_INTERVAL_S = 30.0
 CHECK_TIMEOUT_S = 2.0
 """Wait for the model server in a report: the worker takes no message meanwhile."""
-
-
-class ReportStep(bootsteps.StartStopStep):
-    """Reports this worker at each connection to the broker and every 30 s after.
-
-    On the worker's own timer, not on a thread: the pool forks from this process.
-    """
-
-    def __init__(self, consumer: Consumer, **kwargs: Any) -> None:
-        self.entry: Any = None
-        super().__init__(consumer, **kwargs)
-
-    def start(self, consumer: Consumer) -> None:
-        """Begins to report."""
-        send_report(consumer.hostname)
-        self.entry = consumer.timer.call_repeatedly(REPORT_INTERVAL_S, send_report, (consumer.hostname,))
-
-    def stop(self, consumer: Consumer) -> None:
-        """Ends with the connection."""
-        if self.entry is not None:
-            self.entry.cancel()
-
-
-def send_report(hostname: str) -> None:
-    """Tells the web that this worker is there; a broker that is away is logged, the next report follows."""
-    try:
-        app.send_task(RECORD_WORKER, args=[describe_worker(hostname).model_dump(mode="json")])
-    except Exception:
-        log.exception("the worker's report could not be sent")
 
 
 def describe_worker(hostname: str) -> WorkerReport:
@@ -117,4 +86,4 @@ def _import_seed() -> None:
         log.exception("the compiler seed cannot be imported")
 
 
-app.steps["consumer"].add(ReportStep)
+report_worker(describe_worker)

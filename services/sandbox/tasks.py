@@ -2,18 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery import Task
-from celery.signals import worker_process_shutdown
+from celery.signals import worker_process_init, worker_process_shutdown
 
 from services.broker import (
     EVALUATE_CANDIDATE,
     RECORD_EVALUATION,
-    RECORD_PROGRESS,
     RECORD_SCREENING,
     SCREEN_OP,
     app,
@@ -21,13 +18,12 @@ from services.broker import (
 from services.contracts import (
     EvaluateRequest,
     Evaluation,
-    Progress,
     ScreeningReport,
     ScreenRequest,
     ScreenStatus,
-    Stage,
     Verdict,
 )
+from services.reports import progress
 from services.sandbox.judge.ladder import evaluate, failed_evaluation
 from services.sandbox.judge.screening import failed_screening, screen
 from services.sandbox.runners import InfrastructureFault, Runners
@@ -35,27 +31,35 @@ from services.sandbox.settings import SandboxSettings
 
 log = logging.getLogger(__name__)
 
-PROGRESS_INTERVAL_S = 10.0
 _SETTINGS = SandboxSettings()
 _HARD_LIMIT_MARGIN_S = 30
 
 
 class _Workshop:
-    """The Runners of this process, started at the first task and renewed after a failure of ours."""
+    """The Runners of this process, warm before its first task and renewed after a failure of ours."""
 
     def __init__(self) -> None:
         self._runners: Runners | None = None
+        self._lock = threading.Lock()
 
     def runners(self) -> Runners:
-        if self._runners is None:
-            self._runners = Runners(_SETTINGS)
-            self._runners.warm()
-        return self._runners
+        with self._lock:
+            if self._runners is None:
+                self._runners = Runners(_SETTINGS)
+                self._runners.warm()
+            return self._runners
+
+    def warm(self) -> None:
+        try:
+            self.runners()
+        except InfrastructureFault:
+            log.exception("the runners are not warm; each task says so")
 
     def close(self) -> None:
-        if self._runners is not None:
-            self._runners.close()
-            self._runners = None
+        with self._lock:
+            if self._runners is not None:
+                self._runners.close()
+                self._runners = None
 
 
 _workshop = _Workshop()
@@ -83,7 +87,7 @@ def evaluate_candidate(self: SandboxTask, message: dict[str, Any]) -> None:
     """Judges one candidate."""
     request = EvaluateRequest.model_validate(message)
     worker = str(self.request.hostname or "")
-    with _progress(f"candidate:{request.candidate_id}", request.attempt, worker) as report:
+    with progress(f"candidate:{request.candidate_id}", request.attempt, worker) as report:
         try:
             evaluation = evaluate(request, _workshop.runners(), report, _SETTINGS)
         except InfrastructureFault as fault:
@@ -105,7 +109,7 @@ def screen_op(self: SandboxTask, message: dict[str, Any]) -> None:
     """Screens one op."""
     request = ScreenRequest.model_validate(message)
     worker = str(self.request.hostname or "")
-    with _progress(f"op:{request.op.op_id}", 1, worker) as report:
+    with progress(f"op:{request.op.op_id}", 1, worker) as report:
         try:
             screening = screen(request, _workshop.runners(), report, _SETTINGS)
         except InfrastructureFault as fault:
@@ -114,6 +118,12 @@ def screen_op(self: SandboxTask, message: dict[str, Any]) -> None:
         log.error("op %s: %s", request.op.op_id, screening.findings[-1].detail)
         _workshop.close()
     _answer_screening(screening.model_copy(update={"worker": worker}))
+
+
+@worker_process_init.connect
+def warm_runners(**_: Any) -> None:
+    """Start the zygotes before the first task asks; on a thread, as the pool kills a process not up within 4 s."""
+    threading.Thread(target=_workshop.warm, name="warm-runners", daemon=True).start()
 
 
 @worker_process_shutdown.connect
@@ -138,33 +148,3 @@ def _answer_failure(task: str, message: dict[str, Any], reason: str) -> None:
         _answer_evaluation(failed_evaluation(candidate_id, attempt, target, reason))
     else:
         _answer_screening(failed_screening(str(message.get("op", {}).get("op_id", "")), target, reason))
-
-
-@contextmanager
-def _progress(subject: str, attempt: int, worker: str) -> Iterator[Callable[[Stage], None]]:
-    """Sends Progress at each stage, and at least every 10 s while the block runs."""
-    done, stage = threading.Event(), list[Stage]()
-
-    def send() -> None:
-        progress = Progress(subject=subject, attempt=attempt, stage=stage[-1] if stage else None, worker=worker)
-        try:
-            app.send_task(RECORD_PROGRESS, args=[progress.model_dump(mode="json")])
-        except Exception:
-            log.exception("progress of %s could not be sent", subject)
-
-    def repeat() -> None:
-        while not done.wait(PROGRESS_INTERVAL_S):
-            send()
-
-    def report(reached: Stage) -> None:
-        stage.append(reached)
-        send()
-
-    thread = threading.Thread(target=repeat, name="progress", daemon=True)
-    thread.start()
-    send()
-    try:
-        yield report
-    finally:
-        done.set()
-        thread.join(timeout=PROGRESS_INTERVAL_S)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from services import reports
 from services.broker import RECORD_EVALUATION, RECORD_PROGRESS, RECORD_SCREENING, RECORD_WORKER, app
 from services.contracts import (
     EvaluateRequest,
@@ -71,8 +72,8 @@ def test_a_screening_is_answered(sent: list[tuple[str, dict[str, Any]]]) -> None
 def test_progress_is_sent_while_nothing_else_happens(
     sent: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "PROGRESS_INTERVAL_S", 0.05)
-    with tasks._progress("candidate:1", 1, "here"):
+    monkeypatch.setattr(reports, "PROGRESS_INTERVAL_S", 0.05)
+    with reports.progress("candidate:1", 1, "here"):
         while len(_answers(sent, RECORD_PROGRESS)) < 4:
             pass
     assert {message["subject"] for message in _answers(sent, RECORD_PROGRESS)} == {"candidate:1"}
@@ -101,7 +102,7 @@ def test_a_message_of_another_version_is_answered_too(sent: list[tuple[str, dict
 
 
 def test_the_worker_reports_itself(sent: list[tuple[str, dict[str, Any]]]) -> None:
-    worker.send_report("sandbox@here")
+    reports.send_report(worker.describe_worker, "sandbox@here")
     report = WorkerReport.model_validate(_answers(sent, RECORD_WORKER)[0])
     assert report.queue == "sandbox.cpu"
     assert report.isolation_note
