@@ -12,14 +12,14 @@ from services.sandbox.settings import SandboxSettings
 HERE = Path(__file__).parent
 
 
-def _judge(op: str, candidate: str, runners: Runners, settings: SandboxSettings) -> Evaluation:
+def _judge(op: str, candidate: str, runners: Runners, sandbox_settings: SandboxSettings) -> Evaluation:
     source = (HERE / "ops" / f"{op}.py").read_text()
     request = EvaluateRequest(
         candidate_id=candidate,
         op=OpSpec(op_id=op, name=op, source=source),
         source=(HERE / "candidates" / f"{candidate}.py").read_text(),
     )
-    return evaluate(request, runners, settings=settings)
+    return evaluate(request, runners, settings=sandbox_settings)
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def _judge(op: str, candidate: str, runners: Runners, settings: SandboxSettings)
         ("half_the_work_mse", "mse_of_half"),
     ],
 )
-def test_a_tempting_wrong_answer_fails(op: str, candidate: str, runners: Runners, settings: SandboxSettings) -> None:
-    evaluation = _judge(op, candidate, runners, settings)
+def test_a_tempting_wrong_answer_fails(op: str, candidate: str, runners: Runners, sandbox_settings: SandboxSettings) -> None:
+    evaluation = _judge(op, candidate, runners, sandbox_settings)
     assert evaluation.verdict is Verdict.WRONG_VALUES, evaluation.feedback
 
 
@@ -48,8 +48,8 @@ def test_a_tempting_wrong_answer_fails(op: str, candidate: str, runners: Runners
         ("bf16_gemm_bias_gelu", "linear_then_gelu"),
     ],
 )
-def test_an_honest_kernel_passes(op: str, candidate: str, runners: Runners, settings: SandboxSettings) -> None:
-    evaluation = _judge(op, candidate, runners, settings)
+def test_an_honest_kernel_passes(op: str, candidate: str, runners: Runners, sandbox_settings: SandboxSettings) -> None:
+    evaluation = _judge(op, candidate, runners, sandbox_settings)
     assert evaluation.verdict is Verdict.PASSED, evaluation.feedback
     assert evaluation.estimate is not None
     assert all(kernel.compiled for kernel in evaluation.kernels)

@@ -44,14 +44,14 @@ SIZE_HINTS = {"launch_bound"}
 
 
 @pytest.fixture(scope="module")
-def report_of(runners: Runners, settings: SandboxSettings) -> dict[str, ScreeningReport]:
+def report_of(runners: Runners, sandbox_settings: SandboxSettings) -> dict[str, ScreeningReport]:
     """Each op is screened once, by all in one pair of processes: none may disturb the next."""
-    return {name: _screen(name, runners, settings) for name in EXPECTED}
+    return {name: _screen(name, runners, sandbox_settings) for name in EXPECTED}
 
 
-def _screen(name: str, runners: Runners, settings: SandboxSettings) -> ScreeningReport:
+def _screen(name: str, runners: Runners, sandbox_settings: SandboxSettings) -> ScreeningReport:
     source = (OPS / f"{name}.py").read_text()
-    return screen(ScreenRequest(op=OpSpec(op_id=name, name=name, source=source)), runners, settings=settings)
+    return screen(ScreenRequest(op=OpSpec(op_id=name, name=name, source=source)), runners, settings=sandbox_settings)
 
 
 def test_every_op_has_an_expected_outcome() -> None:
