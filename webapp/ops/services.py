@@ -114,7 +114,9 @@ def record_screening(report: ScreeningReport) -> None:
     if op is None or op.state not in ACTIVE:
         return
     if report.status is ScreenStatus.INFRASTRUCTURE:
-        retry_screening(op, report.findings[0].title if report.findings else "The sandbox had a fault of its own.")
+        what = report.findings[-1] if report.findings else None
+        why = ": ".join(filter(None, (what.title, what.detail))) if what else "The sandbox had a fault of its own"
+        retry_screening(op, f"{why.rstrip('.')}.", counts=True)
         return
     state = OpState.READY if report.status is ScreenStatus.ACCEPTED else OpState.REFUSED
     op.move(
@@ -126,14 +128,13 @@ def record_screening(report: ScreeningReport) -> None:
     Op.touch(op.pk)
 
 
-def retry_screening(op: Op, why: str) -> None:
-    """Send a lost screening again; errored after the last attempt."""
+def retry_screening(op: Op, why: str, *, counts: bool) -> None:
+    """Send a lost screening again; errored after the last attempt that `counts`."""
     Op.touch(op.pk)
-    if op.state == OpState.QUEUED:
-        Op.objects.filter(pk=op.pk, state=OpState.QUEUED).update(lease_until=queued_lease())
-        op.refresh_from_db()
-        _send_screening(op)
-    elif op.attempt >= ENV.max_attempts:
+    if counts and op.attempt >= ENV.max_attempts:
         op.move(OpState.ERRORED, problem=f"{why} Tried {op.attempt} times.", lease_until=None)
-    elif op.move(OpState.QUEUED, attempt=op.attempt + 1, lease_until=queued_lease()):
+        return
+    unchanged = Op.objects.filter(pk=op.pk, state=op.state, attempt=op.attempt)
+    if unchanged.update(state=OpState.QUEUED, attempt=op.attempt + counts, lease_until=queued_lease()):
+        op.refresh_from_db()
         _send_screening(op)

@@ -51,12 +51,12 @@ TURN_TRANSITIONS: dict[str, frozenset[str]] = {
 
 
 class CandidateState(State):
-    """queued -> evaluating -> judged; unreadable: the answer held no source; errored: ours."""
+    """queued -> evaluating -> judged; unreadable: the answer held no new source; errored: ours."""
 
     QUEUED = "queued", "Queued"
     EVALUATING = "evaluating", "Evaluating"
     JUDGED = "judged", "Judged"
-    UNREADABLE = "unreadable", "No code in the answer"
+    UNREADABLE = "unreadable", "Not judged"
     ERRORED = "errored", "Errored"
     CANCELLED = "cancelled", "Cancelled"
 

@@ -85,13 +85,24 @@ def test_a_lost_screening_is_sent_again_and_errors_after_the_last_attempt(
         assert op.state == OpState.SCREENING
         Op.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
         with django_capture_on_commit_callbacks(execute=True):
-            retry_screening(op, "The worker was gone.")
+            retry_screening(op, "The worker was gone.", counts=True)
     assert len(sent.of(SCREEN_OP)) == ENV.max_attempts
     op.refresh_from_db()
     assert op.state == OpState.ERRORED
     assert op.problem == "The worker was gone. Tried 3 times."
     assert screen_again(op)
     assert (op.state, op.attempt) == (OpState.QUEUED, 1)
+
+
+def test_a_fault_of_the_sandbox_counts_though_no_worker_reported(
+    op: Op, sent: Sent, django_capture_on_commit_callbacks: Any
+) -> None:
+    for _ in range(ENV.max_attempts + 1):
+        with django_capture_on_commit_callbacks(execute=True):
+            record_screening(report(op, ScreenStatus.INFRASTRUCTURE))
+    assert len(sent.of(SCREEN_OP)) == ENV.max_attempts
+    op.refresh_from_db()
+    assert op.state == OpState.ERRORED
 
 
 def test_it_does_not_screen_again_while_it_is_screened(op: Op) -> None:

@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                 ('answer', models.TextField(blank=True)),
                 ('problem', models.TextField(blank=True)),
                 ('finish_reason', models.CharField(blank=True, max_length=40)),
-                ('state', models.CharField(choices=[('queued', 'Queued'), ('evaluating', 'Evaluating'), ('judged', 'Judged'), ('unreadable', 'No code in the answer'), ('errored', 'Errored'), ('cancelled', 'Cancelled')], default='queued', max_length=12)),
+                ('state', models.CharField(choices=[('queued', 'Queued'), ('evaluating', 'Evaluating'), ('judged', 'Judged'), ('unreadable', 'Not judged'), ('errored', 'Errored'), ('cancelled', 'Cancelled')], default='queued', max_length=12)),
                 ('stage', models.CharField(blank=True, max_length=20)),
                 ('worker', models.CharField(blank=True, max_length=200)),
                 ('attempt', models.PositiveSmallIntegerField(default=1)),

@@ -127,7 +127,7 @@ def record_evaluation(report: contracts.Evaluation) -> None:
         return
     Run.touch(candidate.turn.run_id)
     if report.verdict is Verdict.INFRASTRUCTURE:
-        retry_candidate(candidate, report.summary)
+        retry_candidate(candidate, report.summary, counts=True)
         return
     if not candidate.move(CandidateState.JUDGED, finished_at=timezone.now(), lease_until=None, stage=""):
         return

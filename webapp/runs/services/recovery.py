@@ -9,7 +9,7 @@ from django.utils import timezone
 from webapp.dispatch import queued_lease
 from webapp.ops.models import Op
 from webapp.ops.services import retry_screening
-from webapp.ops.states import ACTIVE
+from webapp.ops.states import ACTIVE, OpState
 from webapp.runs.models import Candidate, Run, Turn
 from webapp.runs.services.steps import advance, close_turn, send_candidate, send_proposal
 from webapp.runs.states import CANDIDATE_ACTIVE, RUN_ACTIVE, TURN_ACTIVE, CandidateState, TurnState
@@ -26,7 +26,7 @@ def recover() -> Counter[str]:
     done: Counter[str] = Counter()
     for op in Op.objects.filter(expired, state__in=ACTIVE)[:BATCH]:
         with transaction.atomic():
-            retry_screening(op, _GONE)
+            retry_screening(op, _GONE, counts=op.state == OpState.SCREENING)
         done["ops"] += 1
     for turn in Turn.objects.filter(expired, state__in=TURN_ACTIVE).select_related("run__op")[:BATCH]:
         with transaction.atomic():
@@ -36,7 +36,7 @@ def recover() -> Counter[str]:
         :BATCH
     ]:
         with transaction.atomic():
-            retry_candidate(candidate, _GONE)
+            retry_candidate(candidate, _GONE, counts=candidate.state == CandidateState.EVALUATING)
         done["candidates"] += 1
     for run in _stalled_runs()[:BATCH]:
         advance(run.pk)
@@ -67,19 +67,16 @@ def _retry_turn(turn: Turn) -> None:
     Run.touch(turn.run_id)
 
 
-def retry_candidate(candidate: Candidate, why: str) -> None:
-    """Have a candidate judged again after a fault of ours; errored after the last attempt."""
+def retry_candidate(candidate: Candidate, why: str, *, counts: bool) -> None:
+    """Have a candidate judged again after a fault of ours; errored after the last attempt that `counts`."""
     Run.touch(candidate.turn.run_id)
-    if candidate.state == CandidateState.QUEUED:
-        rows = Candidate.objects.filter(pk=candidate.pk, state=CandidateState.QUEUED)
-        if rows.update(lease_until=queued_lease()):
-            candidate.refresh_from_db()
-            send_candidate(candidate)
-    elif candidate.attempt >= ENV.max_attempts:
+    if counts and candidate.attempt >= ENV.max_attempts:
         problem = f"{why} Tried {candidate.attempt} times."
         if candidate.move(CandidateState.ERRORED, problem=problem, finished_at=timezone.now(), lease_until=None):
             close_turn(candidate.turn)
-    elif candidate.move(
-        CandidateState.QUEUED, attempt=candidate.attempt + 1, stage="", worker="", lease_until=queued_lease()
-    ):
+        return
+    unchanged = Candidate.objects.filter(pk=candidate.pk, state=candidate.state, attempt=candidate.attempt)
+    attempt = candidate.attempt + counts
+    if unchanged.update(state=CandidateState.QUEUED, attempt=attempt, stage="", worker="", lease_until=queued_lease()):
+        candidate.refresh_from_db()
         send_candidate(candidate)

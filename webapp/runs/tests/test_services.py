@@ -235,6 +235,19 @@ def test_an_infrastructure_fault_is_tried_again_and_is_never_a_verdict(
     assert run.state == RunState.ERRORED
 
 
+def test_an_infrastructure_fault_counts_though_no_worker_reported(
+    ready_op: Op, alice: User, step: Any, sent: Sent, evaluation: Make
+) -> None:
+    run = step(services.start_run, ready_op, alice)
+    step(services.record_proposals, propose(run.turns.get(), "a = 1"))
+    candidate = Candidate.objects.get()
+    for _ in range(ENV.max_attempts + 1):
+        step(services.record_evaluation, evaluation(candidate.pk, "infrastructure"))
+    assert len(sent.of(EVALUATE_CANDIDATE)) == ENV.max_attempts
+    run.refresh_from_db()
+    assert run.state == RunState.ERRORED
+
+
 def test_cancel_drops_what_waits_and_lets_a_worker_end_its_step(
     ready_op: Op, alice: User, step: Any, evaluation: Make
 ) -> None:
