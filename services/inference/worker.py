@@ -1,6 +1,5 @@
 """The inference worker: `celery -A services.broker worker -I services.inference.worker -Q inference -c 1`."""
 
-import importlib
 import logging
 import platform
 import threading
@@ -11,6 +10,7 @@ from celery.signals import worker_process_init
 
 from services.broker import INFERENCE_QUEUE
 from services.contracts import WorkerReport
+from services.inference.proposers import warm_seed
 from services.inference.settings import InferenceSettings, SettingsError, load_settings
 from services.reports import report_worker
 
@@ -71,19 +71,16 @@ def installed_versions(*packages: str) -> dict[str, str]:
 
 
 @worker_process_init.connect
-def warm_seed(**_: Any) -> None:
-    """Imports Inductor (about 5 s) before the first turn asks for it.
-
-    On a thread: the pool kills a process that is not up within 4 s.
-    """
-    threading.Thread(target=_import_seed, name="warm-seed", daemon=True).start()
+def warm(**_: Any) -> None:
+    """Warm the seed on a thread: the pool kills a process that is not up within 4 s."""
+    threading.Thread(target=_warm_seed, name="warm-seed", daemon=True).start()
 
 
-def _import_seed() -> None:
+def _warm_seed() -> None:
     try:
-        importlib.import_module("services.inference.seed.compile")
-    except ImportError:
-        log.exception("the compiler seed cannot be imported")
+        warm_seed()
+    except Exception:
+        log.exception("the seed is not warm; a turn that asks for it says why")
 
 
 report_worker(describe_worker)
