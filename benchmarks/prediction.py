@@ -63,47 +63,60 @@ def collect(path: Path, folder: Path) -> None:
             path.write_text(json.dumps(rows, indent=1))
 
 
-def measure(source: Path, destination: Path) -> None:
-    """Time reference, torch.compile and candidate on this GPU, in microseconds.
+def measure(source: Path, destination: Path, *, compiled: bool) -> None:
+    """Time reference, torch.compile (where `compiled`) and candidate on this GPU, in microseconds.
 
     `gpu`: one call of many in a CUDA graph, so only what the GPU does, as the prediction means it. `call`: one call
     from Python with cold L2, host overhead included, which is most of it for ops as small as these.
     """
     import torch
-    from triton.testing import do_bench, do_bench_cudagraph
 
     rows = json.loads(source.read_text())
     for row in rows:
-        if "candidate" not in row:
-            continue
-        reference, candidate = (_load(role, row["op"], row[role]) for role in ("reference", "candidate"))
-        torch.manual_seed(0)
-        with torch.device("cuda"), torch.no_grad():
-            model = reference.Model(*reference.get_init_inputs()).eval()
-            inputs = [value.cuda() if torch.is_tensor(value) else value for value in reference.get_inputs()]
-            ours = candidate.ModelNew(*reference.get_init_inputs()).eval()
-            ours.load_state_dict(model.state_dict())
-            started = time.perf_counter()
-            got, expected = ours(*inputs), model(*inputs)
-            torch.cuda.synchronize()
-            row["first_call_s"] = time.perf_counter() - started
-            row["max_error"] = _error(got, expected)
-            compiled: Callable[..., Any] = torch.compile(model)
-            compiled(*inputs)
-            for name, call in (("eager", model), ("compiled", compiled), ("candidate", ours)):
-                run = partial(call, *inputs)
-                row[f"{name}_call_us"] = 1e3 * do_bench(run, warmup=50, rep=200, return_mode="median")
-                row[f"{name}_gpu_us"] = 1e3 * do_bench_cudagraph(run, rep=100, return_mode="median")
-        row["measured"] = row["eager_gpu_us"] / row["candidate_gpu_us"]
-        row["against_compile"] = row["compiled_gpu_us"] / row["candidate_gpu_us"]
-        destination.write_text(json.dumps(rows, indent=1))
-        torch._dynamo.reset()
+        if "candidate" in row:
+            try:
+                row |= _measured(row, compiled)
+            except Exception as error:  # noqa: BLE001 (one op that fails is one row)
+                row["failed"] = f"{type(error).__name__}: {error}"[:300]
+            destination.write_text(json.dumps(rows, indent=1))
+            torch._dynamo.reset()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     columns = ("predicted", "measured", "against_compile", "eager_gpu_us", "candidate_gpu_us", "max_error")
-    print(f"{'op':<20}" + "".join(f"{column:>18}" for column in columns))
+    print(f"{'op':<24}" + "".join(f"{column:>18}" for column in columns))
     for row in rows:
-        if "measured" in row:
-            print(f"{row['op']:<20}" + "".join(f"{row[column]:>18.3g}" for column in columns))
+        figures = "".join(f"{row.get(column, float('nan')):>18.3g}" for column in columns)
+        print(f"{row['op']:<24}" + (row.get("failed") or (figures if "candidate" in row else row["reason"])))
+
+
+def _measured(row: dict[str, Any], compiled: bool) -> dict[str, float]:
+    import torch
+    from triton.testing import do_bench, do_bench_cudagraph
+
+    reference, candidate = (_load(role, row["op"], row[role]) for role in ("reference", "candidate"))
+    torch.manual_seed(0)
+    found: dict[str, float] = {}
+    with torch.device("cuda"), torch.no_grad():
+        model = reference.Model(*reference.get_init_inputs()).eval()
+        inputs = [value.cuda() if torch.is_tensor(value) else value for value in reference.get_inputs()]
+        ours = candidate.ModelNew(*reference.get_init_inputs()).eval()
+        ours.load_state_dict(model.state_dict())
+        started = time.perf_counter()
+        got, expected = ours(*inputs), model(*inputs)
+        torch.cuda.synchronize()
+        found["first_call_s"] = time.perf_counter() - started
+        found["max_error"] = _error(got, expected)
+        calls: dict[str, Callable[..., Any]] = {"eager": model, "candidate": ours}
+        if compiled:
+            calls["compiled"] = torch.compile(model)
+            calls["compiled"](*inputs)
+        for name, call in calls.items():
+            run = partial(call, *inputs)
+            found[f"{name}_call_us"] = 1e3 * do_bench(run, warmup=50, rep=200, return_mode="median")
+            found[f"{name}_gpu_us"] = 1e3 * do_bench_cudagraph(run, rep=100, return_mode="median")
+    found["measured"] = found["eager_gpu_us"] / found["candidate_gpu_us"]
+    if compiled:
+        found["against_compile"] = found["compiled_gpu_us"] / found["candidate_gpu_us"]
+    return found
 
 
 def _load(role: str, op: str, source: str) -> ModuleType:
@@ -120,8 +133,10 @@ def _error(got: Any, expected: Any) -> float:
     import torch
 
     if torch.is_tensor(expected):
-        wide = expected.double()
-        return float((got.double() - wide).abs().max() / wide.square().mean().sqrt().clamp_min(1e-30))
+        wide, other = expected.double(), got.double()
+        same = (wide == other) | (wide.isnan() & other.isnan())
+        error = torch.where(same, 0.0, (other - wide).abs())
+        return float(error.max() / wide[wide.isfinite()].square().mean().sqrt().clamp_min(1e-30))
     if isinstance(expected, dict):
         return max(_error(got[key], expected[key]) for key in expected)
     return max(_error(one, other) for one, other in zip(got, expected, strict=True))
@@ -137,11 +152,12 @@ def main() -> None:
     measuring = commands.add_parser("measure", help="on the target GPU")
     measuring.add_argument("predicted", type=Path)
     measuring.add_argument("measured", type=Path)
+    measuring.add_argument("--no-compile", action="store_true", help="leave torch.compile out: a second or more an op")
     arguments = parser.parse_args()
     if arguments.command == "collect":
         collect(arguments.predicted, arguments.ops)
     else:
-        measure(arguments.predicted, arguments.measured)
+        measure(arguments.predicted, arguments.measured, compiled=not arguments.no_compile)
 
 
 if __name__ == "__main__":
