@@ -106,7 +106,7 @@ def relative_errors(values: Tensor, golden: Tensor, scale: Tensor, finite: Tenso
 
     Where the golden is zero throughout, any other value has an infinite error.
     """
-    errors = values.double().sub_(golden).abs_().div_(scale)
+    errors = (values.double() - golden).abs_().div_(scale)
     errors.masked_fill_(errors.isnan() if finite is None else errors.isnan() | ~finite, 0.0)
     return errors
 

@@ -73,7 +73,9 @@ CATALOGUE: dict[str, _Entry] = {
         "Nothing to change: candidates are also tested on negated and shifted values.",
     ),
     "unsupported_tensor": _Entry(
-        _B, "A tensor of this kind is not supported yet", "Use dense tensors of a plain dtype."
+        _B,
+        "A tensor of this kind is not supported yet",
+        "Use dense tensors of a plain dtype; an 8-bit float can be passed as uint8 and viewed as one in forward.",
     ),
     # Its state.
     "plain_tensor_attribute": _Entry(

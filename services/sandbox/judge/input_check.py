@@ -7,6 +7,7 @@ from torch import Tensor
 from services.contracts import Finding
 from services.sandbox.judge.facts import describe_scalars
 from services.sandbox.judge.findings import finding
+from services.sandbox.judge.layout import is_narrow_float
 from services.sandbox.judge.prediction import state_bytes, tree_bytes
 from services.sandbox.judge.roofline import describe_bytes
 from services.sandbox.replies import Leaf, Loaded, Tree
@@ -49,7 +50,9 @@ def check_values(tree: Tree, values: Sequence[Tensor]) -> Iterator[Finding]:
 
 
 def check_state(loaded: Loaded, limit_bytes: int) -> Iterator[Finding]:
-    """Parameters cost less than inputs in the interpreter, so they may be larger."""
+    """Findings on parameters and buffers. They cost less than inputs in the interpreter, so they may be larger."""
+    if narrow := [f"{entry.name} {entry.spec}" for entry in loaded.state if is_narrow_float(entry.spec)]:
+        yield finding("unsupported_tensor", ", ".join(narrow))
     size, limit = state_bytes(loaded), _STATE_FACTOR * limit_bytes
     if size > limit:
         told = f"{describe_bytes(size)} of parameters and buffers; the interpreter's limit is {describe_bytes(limit)}."
@@ -61,6 +64,7 @@ def _layouts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, list[Leaf]]]:
     yield "non_contiguous_inputs", [leaf for leaf in leaves if not _is_expanded(leaf) and not _is_contiguous(leaf)]
     yield "requires_grad", [leaf for leaf in leaves if leaf.requires_grad]
     yield "complex_input", [leaf for leaf in leaves if leaf.spec.dtype.startswith("complex")]
+    yield "unsupported_tensor", [leaf for leaf in leaves if is_narrow_float(leaf.spec)]
 
 
 def _size(tree: Tree, limit_bytes: int) -> Iterator[Finding]:

@@ -22,6 +22,12 @@ def dtype_of(spec: TensorSpec) -> torch.dtype:
     raise ValueError(f"unknown dtype {spec.dtype!r}")
 
 
+def is_narrow_float(spec: TensorSpec) -> bool:
+    """Floats of 8 bits or fewer: torch stores them on the CPU, but compares and computes nothing with them."""
+    dtype = dtype_of(spec)
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
 def contiguous(spec: TensorSpec) -> TensorSpec:
     """The same shape and dtype with row-major strides."""
     stride, step = [], 1

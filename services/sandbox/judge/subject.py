@@ -9,7 +9,15 @@ from torch import Tensor
 
 from services.contracts import TensorSpec
 from services.sandbox.fence import Buffer, Fence
-from services.sandbox.judge.layout import clone_layout, contiguous, copy_values, same_layout, spec_bytes, tensor_spec
+from services.sandbox.judge.layout import (
+    clone_layout,
+    contiguous,
+    copy_values,
+    is_narrow_float,
+    same_layout,
+    spec_bytes,
+    tensor_spec,
+)
 from services.sandbox.replies import Forward, Leaf, Loaded, Tree
 from services.sandbox.runners import Precision, Runner
 
@@ -31,7 +39,7 @@ class Answer:
 
 
 class UnsupportedOutput(ValueError):
-    """The outputs cannot be fetched: too large, or complex; `code` is the finding's."""
+    """The outputs cannot be fetched: too large, or of an unsupported dtype; `code` is the finding's."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -121,6 +129,8 @@ def _refuse_unsupported(tree: Tree, specs: Sequence[TensorSpec], limit_bytes: in
     for path, spec in zip(tree.paths(), specs, strict=True):
         if spec.dtype.startswith("complex"):
             raise UnsupportedOutput("complex_output", f"output{path} is {spec}: complex outputs are not supported yet")
+        if is_narrow_float(spec):
+            raise UnsupportedOutput("unsupported_tensor", f"output{path} is {spec}")
     size = sum(spec_bytes(spec) for spec in specs)
     if size > limit_bytes:
         raise UnsupportedOutput("output_too_large", f"the outputs take {size} bytes; the limit is {limit_bytes}")

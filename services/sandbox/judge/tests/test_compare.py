@@ -25,6 +25,14 @@ def test_eager_itself_passes_every_policy() -> None:
             assert _compare("", reference.clone(), reference, golden, policy).verdict is None
 
 
+def test_comparing_changes_no_answer() -> None:
+    golden = _golden()
+    reference, got = golden.clone(), golden.clone()
+    _compare("", got, reference, golden, STANDARD)
+    assert torch.equal(reference, golden)
+    assert torch.equal(got, golden)
+
+
 def test_zeros_fail_where_every_value_is_tiny() -> None:
     golden = torch.softmax(torch.rand(4, 131072, dtype=torch.float64), dim=-1)
     reference = golden.float()

@@ -37,6 +37,8 @@ def test_a_plain_op_is_accepted_with_facts_mutants_and_graph(runners: Runners) -
         (("torch.randn(32, 32)", "torch.empty(1 << 40)"), "out_of_memory", 12),
         (("torch.randn(32, 32)", "3.0"), "no_tensor_inputs", None),
         (("torch.randn(32, 32)", "torch.randn(4, 4, dtype=torch.complex64)"), "complex_input", None),
+        (("torch.randn(32, 32)", "torch.randn(32, 32).to(torch.float8_e4m3fn)"), "unsupported_tensor", None),
+        (("torch.sigmoid(x)", "x.to(torch.float8_e5m2)"), "unsupported_tensor", None),
         (("torch.sigmoid(x)", "3"), "no_tensor_output", None),
         (("torch.sigmoid(x)", "torch.ones(4)"), "output_ignores_input", None),
         (("torch.sigmoid(x)", "x"), "degenerate_identity", None),
@@ -54,6 +56,11 @@ def test_what_cannot_be_judged_is_refused_with_its_reason(
     assert code in blockers, report.findings
     assert blockers[code].line == line
     assert blockers[code].mend
+
+
+def test_a_float64_op_is_accepted(runners: Runners) -> None:
+    report = _screen(runners, PLAIN_OP.replace("torch.randn(32, 32)", "torch.randn(32, 32, dtype=torch.float64)"))
+    assert (report.status, _codes(report)) == (ScreenStatus.ACCEPTED, set())
 
 
 def test_an_op_that_changes_its_own_buffer_is_refused(runners: Runners) -> None:
