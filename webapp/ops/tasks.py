@@ -5,9 +5,10 @@ from typing import Any
 from services.broker import RECORD_SCREENING, app
 from services.contracts import ScreeningReport
 from webapp.ops import services
+from webapp.received import received
 
 
 @app.task(name=RECORD_SCREENING)
 def record_screening(report: dict[str, Any]) -> None:
     """Keep a screening report."""
-    services.record_screening(ScreeningReport.model_validate(report))
+    services.record_screening(received(ScreeningReport, report))

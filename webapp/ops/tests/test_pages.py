@@ -13,8 +13,9 @@ from services.contracts import Finding, MutantResult, ScreenStatus, Severity
 from webapp.accounts.models import User
 from webapp.ops.models import Op
 from webapp.ops.selectors import samples
+from webapp.ops.tasks import record_screening
 from webapp.runs.models import Run
-from webapp.runs.tests.rows import OP_SOURCE, client_of, passed_run, screened_op, uploaded_op
+from webapp.runs.tests.rows import OP_SOURCE, client_of, passed_run, screened_op, screening, uploaded_op
 
 
 def upload(client: Client, **fields: Any) -> HttpResponse:
@@ -231,3 +232,12 @@ def test_the_download_is_the_source(alice: User) -> None:
     response = client_of(alice).get(reverse("op-source", args=[op.pk]))
     assert response.content.decode() == OP_SOURCE
     assert 'filename="softmax_scale.py"' in response.headers["Content-Disposition"]
+
+
+def test_a_message_of_user_code_may_hold_anything(alice: User) -> None:
+    op = uploaded_op(alice)
+    told = "ValueError: \ud800 \0 <script>alert(1)</script>"
+    finding = Finding(code="forward_failed", severity=Severity.BLOCKER, title="forward failed", detail=told)
+    record_screening(screening(op, status=ScreenStatus.REFUSED, findings=[finding]).model_dump(mode="json"))
+    response = client_of(alice).get(reverse("op", args=[op.pk]))
+    assert "ValueError: \ufffd \ufffd &lt;script&gt;" in response.content.decode()
