@@ -70,8 +70,8 @@ class ReplayServer:
 
 
 @contextmanager
-def serve(server: ReplayServer, certificate: Path | None = None) -> Iterator[ReplayServer]:
-    """Serves on a free loopback port until the block ends; over TLS with a PEM file of key and certificate."""
+def serve(server: ReplayServer, certificate: Path | None = None, port: int = 0) -> Iterator[ReplayServer]:
+    """Serves on a loopback port (0: a free one) until the block ends; over TLS with a PEM of key and certificate."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -97,7 +97,7 @@ def serve(server: ReplayServer, certificate: Path | None = None) -> Iterator[Rep
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing."""
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     if certificate is not None:
         context = SSLContext(PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)

@@ -176,15 +176,15 @@ def test_a_failed_kernel_is_not_our_fault_and_the_failing_turn_is_open(alice: Us
     run = failed_run(alice)
     page = text_of(client_of(alice).get(reverse("run", args=[run.pk])))
     assert "No candidate passed" in page
-    assert "Our fault" not in page
+    assert "kernel's fault" not in page
     assert re.search(r'<details class="turn" id="turn-0" open>', page)
 
 
-def test_an_errored_run_is_our_fault(alice: User) -> None:
+def test_an_errored_run_is_not_the_kernels_fault(alice: User) -> None:
     run = begun_run(alice)
     Run.objects.filter(pk=run.pk).update(state="errored", reason="The worker was gone.")
     page = text_of(client_of(alice).get(reverse("run", args=[run.pk])))
-    assert "Our fault" in page
+    assert "Not the kernel's fault" in page
     assert "No candidate passed" not in page
 
 
