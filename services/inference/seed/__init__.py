@@ -3,27 +3,26 @@
 No model, no GPU and none of the user's code: it starts from the op's ATen graph.
 """
 
-import logging
 import time
 
 from services.contracts import Proposal, ProposeOutcome, ProposeRequest, ProposeResult, target_spec
 from services.inference.seed.errors import NoSeedError
 
-log = logging.getLogger(__name__)
-
 
 def propose_seed(request: ProposeRequest) -> ProposeResult:
-    """One candidate, or why there is none. The first call in a process imports torch and Inductor (about 5 s)."""
+    """One candidate, or why there is none. The first call in a process imports torch and Inductor (about 5 s).
+
+    Any other exception than a NoSeedError is a defect of ours and goes through: the caller records it as such.
+    """
     started = time.monotonic()
     try:
         proposal = _proposal(request)
-    except Exception as error:  # noqa: BLE001  every answer is recorded
-        reason = f"no seed: {_reason(error, request)}"[:500]
+    except NoSeedError as error:
         return ProposeResult(
             turn_id=request.turn_id,
             attempt=request.attempt,
             outcome=ProposeOutcome.NOTHING,
-            reason=reason,
+            reason=f"no seed: {error}"[:500],
             seconds=time.monotonic() - started,
         )
     return ProposeResult(
@@ -34,14 +33,6 @@ def propose_seed(request: ProposeRequest) -> ProposeResult:
         parameters={"compiler": "inductor", "target": request.target},
         seconds=time.monotonic() - started,
     )
-
-
-def _reason(error: Exception, request: ProposeRequest) -> str:
-    """Why there is no seed. A defect of ours is logged and must not stop a run that can go on without a seed."""
-    if isinstance(error, NoSeedError):
-        return str(error)
-    log.error("the seed of op %s failed", request.op.op_id, exc_info=error)
-    return f"the rewriter does not know this program ({type(error).__name__}: {error})"
 
 
 def _proposal(request: ProposeRequest) -> Proposal:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from services.contracts import AtenGraph, GraphInput, TensorSpec
+from services.contracts import AtenGraph, TensorSpec
 from services.inference.seed.errors import NoSeedError
 
 _NAMESPACES = {"aten": torch.ops.aten, "prims": torch.ops.prims}
@@ -64,11 +64,17 @@ def build_module(graph: AtenGraph) -> fx.GraphModule:
         kwargs = {key: _decode(value, nodes) for key, value in node.kwargs.items()}
         operator, operands, options = _call(node.target, args, kwargs)
         # Inductor lists these names above each kernel: they say which calls it fuses
-        call = built.create_node("call_function", operator, operands, options, name=node.name)
-        call.meta["source_fn_stack"] = [(node.name, operator)]
+        name = call_name(node.name)
+        call = built.create_node("call_function", operator, operands, options, name=name)
+        call.meta["source_fn_stack"] = [(name, operator)]
         nodes[node.name] = call
     built.output(tuple(_decode(leaf, nodes) for leaf in tensor_leaves(graph.output)))
     return fx.GraphModule(torch.nn.Module(), built)
+
+
+def call_name(name: str) -> str:
+    """A call's name in the module: one that fx keeps, which changes Python's own names, such as "sum"."""
+    return f"call_{name}"
 
 
 def _call(
@@ -151,6 +157,3 @@ def fake_inputs(graph: AtenGraph) -> list[torch.Tensor]:
 def constant_spec(constant: Any) -> TensorSpec:
     """Shape and dtype of one of the graph's constants."""
     return TensorSpec.model_validate(constant["spec"])
-
-
-__all__ = ["GraphInput", "attention", "build_module", "constant_spec", "fake_inputs", "resolve_dtype", "tensor_leaves"]

@@ -113,7 +113,17 @@ def decompose(module: fx.GraphModule, inputs: list[torch.Tensor], fake: FakeTens
         )(*inputs)
     traced.graph.eliminate_dead_code()
     traced.recompile()
+    _refuse_writes(traced)
     return traced
+
+
+def _refuse_writes(traced: fx.GraphModule) -> None:
+    """Inductor drops a write in place that a decomposition itself makes, as that of aten.polar does."""
+    for node in traced.graph.nodes:
+        written = node.args[0] if node.args else None
+        mutable = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        if mutable and isinstance(written, fx.Node) and written.op != "placeholder":
+            raise NoSeedError(f"the compiler splits an operator into writes in place ({node.target}) and loses them")
 
 
 @contextmanager
@@ -140,12 +150,18 @@ def _replacements(spec: GpuSpec) -> list[tuple[Any, str, Any]]:
     import torch._dynamo.device_interface as interfaces
     from torch._inductor.codegen.triton import TritonKernel
     from torch._inductor.graph import GraphLowering
+    from torch._inductor.ir import Scan
 
     major, minor = divmod(spec.compute_capability, 10)
     properties = _properties(spec)
 
     def written(program: str) -> None:
         raise _Written(program)
+
+    splits_of_scan = Scan.num_splits
+
+    def one_split(**scan: Any) -> tuple[Any, int]:
+        return splits_of_scan(**scan)[0], 1
 
     def no_device(*_: Any, **__: Any) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -182,6 +198,8 @@ def _replacements(spec: GpuSpec) -> list[tuple[Any, str, Any]]:
         (interfaces.CudaInterface, "device", no_device),
         (torch.version, "cuda", torch.version.cuda or "13.0"),
         (GraphLowering, "save_output_code", staticmethod(written)),
+        # a scan over several programs needs a workspace of locks, which no reviewer would accept
+        (Scan, "num_splits", staticmethod(one_split)),
         # every reduction has rows and columns, also where Inductor would give each row its own program
         (TritonKernel, "want_no_x_dim", lambda self: False),
     ]

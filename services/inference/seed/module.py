@@ -23,7 +23,7 @@ from services.inference.seed.forward import (
     python_text,
     wrapped,
 )
-from services.inference.seed.graph import tensor_leaves
+from services.inference.seed.graph import call_name, tensor_leaves
 from services.inference.seed.kernels import PlainKernel, rewrite_kernel
 from services.inference.seed.kernels.device_functions import FUNCTIONS, needed_functions
 from services.inference.seed.launches import configuration_texts, grid_text
@@ -55,7 +55,7 @@ class Seed:
 def write_module(graph: AtenGraph, program: Program, source: str, name: str) -> Seed:
     """The standalone file for an op. Raises NoSeedError."""
     if not program.kernels:
-        raise NoSeedError("Inductor leaves every call to the libraries, so there is no kernel to write")
+        raise NoSeedError(_without_kernels(program))
     return _Assembly(graph, program, source, name).seed()
 
 
@@ -67,7 +67,7 @@ class _Assembly:
         self.name = name
         self.parameters = _parameter_names(graph)
         self.values = Values(graph, program, self.parameters)
-        self.operators = {node.name: node.target.split(".")[1] for node in graph.nodes}
+        self.operators = {call_name(node.name): node.target.split(".")[1] for node in graph.nodes}
         self.kernels: dict[str, tuple[str, PlainKernel]] = {}
         self.kernel_sources: list[str] = []
         self.functions: set[str] = set()
@@ -354,6 +354,14 @@ _CHECK = '''def check_input(name, tensor, shape, stride, dtype):
             f"{name} is {tensor.dtype} {tuple(tensor.shape)} with strides {tensor.stride()}; "
             f"this file is specialised for {dtype} {shape} with strides {stride}"
         )'''
+
+
+def _without_kernels(program: Program) -> str:
+    calls = dict.fromkeys(ast.unparse(step.call.func) for step in program.steps if isinstance(step, LibraryCall))
+    if not calls:
+        return "forward computes nothing itself (it only makes views), so there is no kernel to write"
+    names = ", ".join(call.removeprefix("torch.ops.").replace("extern_kernels.", "aten.") for call in calls)
+    return f"the compiler leaves all of it to library calls ({names}), so there is no kernel to write"
 
 
 def _parameter_names(graph: AtenGraph) -> list[str]:

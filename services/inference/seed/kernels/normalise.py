@@ -267,7 +267,7 @@ class Normaliser(ast.NodeTransformer):
             return args[0]
         if short in TRITON_HELPERS:
             return self._function(TRITON_HELPERS[short], args)
-        raise NoSeedError(f"Inductor's device function {short} has no plain form")
+        raise NoSeedError(f"the compiler's kernel calls {short}, which the seed cannot write as plain Triton yet")
 
     def _extreme(self, value: ast.expr, short: str) -> ast.expr:
         if self.exact_extremes and not (self.book.of(value).dtype or "").startswith("i"):

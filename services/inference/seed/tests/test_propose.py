@@ -150,11 +150,20 @@ def test_an_op_without_a_graph_gets_the_exporters_reason() -> None:
     assert result.reason == "no seed: forward draws random numbers (aten.rand.default)"
 
 
-def test_a_defect_of_ours_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_ours_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(text: str) -> None:
         raise KeyError("xnumel")
 
     monkeypatch.setattr(compiling, "read_program", broken)
-    result = proposed(graph())
-    assert result.outcome is ProposeOutcome.NOTHING
-    assert "KeyError" in result.reason
+    with pytest.raises(KeyError, match="xnumel"):
+        proposed(graph())
+
+
+def test_calls_with_names_of_python_are_named_in_the_file() -> None:
+    nodes = [
+        {"name": "sum", "target": "aten.sum.dim_IntList", "args": [{"node": "x"}, [1]]},
+        {"name": "relu", "target": "aten.relu.default", "args": [{"node": "sum"}]},
+    ]
+    result = proposed(graph(nodes=nodes))
+    assert "Fuses aten.sum, aten.relu." in source_of(result)
+    assert "(sum, relu)" in result.proposals[0].title
