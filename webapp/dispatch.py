@@ -1,7 +1,7 @@
 """Sending work to services: always after commit, and never twice within one lease."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
 
 from django.db import transaction
 from django.utils import timezone
@@ -30,9 +30,14 @@ def send_on_commit(task: str, message: Message, *, queue: str, expires: datetime
     A broker that is away loses nothing: the lease runs out and the row is sent again.
     """
     arguments = [message.model_dump(mode="json")]
-    transaction.on_commit(partial(app.send_task, task, args=arguments, queue=queue, expires=expires), robust=True)
+    _on_commit(lambda: app.send_task(task, args=arguments, queue=queue, expires=expires))
 
 
 def advance_on_commit(run_id: int) -> None:
     """Have the web's worker take the run's next step once the transaction is in the database."""
-    transaction.on_commit(partial(app.send_task, ADVANCE_RUN, args=[run_id], queue=RUNS_QUEUE), robust=True)
+    _on_commit(lambda: app.send_task(ADVANCE_RUN, args=[run_id], queue=RUNS_QUEUE))
+
+
+def _on_commit(send: Callable[[], object]) -> None:
+    """Robust: a broker that is away is logged, and the page goes on. Django asks `send` for its __qualname__ then."""
+    transaction.on_commit(send, robust=True)

@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 
+from services.broker import app
 from services.contracts import Finding, MutantResult, ScreenStatus, Severity
 from webapp.accounts.models import User
 from webapp.ops.models import Op
@@ -241,3 +242,16 @@ def test_a_message_of_user_code_may_hold_anything(alice: User) -> None:
     record_screening(screening(op, status=ScreenStatus.REFUSED, findings=[finding]).model_dump(mode="json"))
     response = client_of(alice).get(reverse("op", args=[op.pk]))
     assert "ValueError: \ufffd \ufffd &lt;script&gt;" in response.content.decode()
+
+
+def test_an_upload_is_kept_while_the_broker_is_away(
+    transactional_db: None, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionError("nobody listens")
+
+    monkeypatch.setattr(app, "send_task", refuse)
+    response = upload(client_of(alice), source=OP_SOURCE)
+    op = Op.objects.get()
+    assert response.headers["Location"] == reverse("op", args=[op.pk])
+    assert op.lease_until is not None, "it is sent again when this has passed"
