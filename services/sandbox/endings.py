@@ -7,6 +7,7 @@ from typing import Any
 
 from services.contracts import ErrorReport, Fault, Frame, Verdict
 from services.sandbox.child import Child
+from services.sandbox.replies import shown
 from services.sandbox.runner import wire
 from services.sandbox.settings import SandboxSettings
 from services.sandbox.zygote import Ended, EndReason
@@ -47,9 +48,13 @@ def reported(error: Any) -> RunnerFault:
 
 
 def _bounded(report: ErrorReport) -> ErrorReport:
-    frames = [frame.model_copy(update={"code": frame.code[:500]}) for frame in report.frames[-_FRAMES:]]
-    cut = {"message": report.message[:_TEXT], "detail": report.detail[:_TEXT], "kind": report.kind[:100]}
-    return report.model_copy(update={**cut, "kernel": report.kernel[:200], "frames": frames})
+    frames = [
+        frame.model_copy(update={"code": shown(frame.code, 500), "function": shown(frame.function, 200)})
+        for frame in report.frames[-_FRAMES:]
+    ]
+    cut = {"message": shown(report.message, _TEXT), "detail": shown(report.detail, _TEXT)}
+    names = {"kind": shown(report.kind, 100), "kernel": shown(report.kernel, 200)}
+    return report.model_copy(update={**cut, **names, "frames": frames})
 
 
 def timed_out(call: str, wall_s: float, fault_text: str) -> RunnerFault:

@@ -21,8 +21,17 @@ def _plausible(spec: TensorSpec) -> TensorSpec:
 
 _MOST_ELEMENTS = 1 << 42
 Spec = Annotated[TensorSpec, AfterValidator(_plausible)]
-Name = Annotated[str, AfterValidator(lambda text: text[:200])]
+Name = Annotated[str, AfterValidator(lambda text: shown(text, 200))]
 """Cut rather than refused: it is only shown."""
+Count = Annotated[int, Field(ge=0, le=1 << 62)]
+Small = Annotated[int, Field(ge=0, le=1 << 20)]
+Grid = Annotated[list[Annotated[int, Field(ge=0, lt=1 << 31)]], Field(max_length=3)]
+Constants = Annotated[dict[Name, Name], Field(max_length=200)]
+
+
+def shown(text: str, limit: int) -> str:
+    """Text of a runner's: cut, and without the NULs and lone surrogates that PostgreSQL refuses."""
+    return text[:limit].replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()
 
 
 class Leaf(Message):
@@ -85,7 +94,7 @@ class StateKind(StrEnum):
 class StateEntry(Message):
     """One tensor of the module's state by its dotted name, in registration order."""
 
-    name: str
+    name: Annotated[str, Field(max_length=1000)]
     kind: StateKind
     spec: Spec
     tied_to: str = ""
@@ -97,8 +106,8 @@ class Loaded(Message):
 
     init: Tree
     """Arguments with which the class was built, a {"tuple": ...}."""
-    state: list[StateEntry]
-    forward_parameters: list[str]
+    state: Annotated[list[StateEntry], Field(max_length=20000)]
+    forward_parameters: Annotated[list[Name], Field(max_length=1000)]
     """Names of forward's parameters."""
     source_line: int | None = None
     """Line of the class statement."""
@@ -109,16 +118,16 @@ class AtenCall(Message):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    name: str
+    name: Name
     """The overload's full name, e.g. "aten.add.Tensor"."""
-    bytes_read: int = Field(ge=0)
-    bytes_written: int = Field(ge=0)
-    flops: int = Field(0, ge=0)
+    bytes_read: Count
+    bytes_written: Count
+    flops: Count = 0
     matmul: bool = False
     """Matrix product or convolution: runs on tensor cores where the dtype allows."""
-    dtype: str = ""
+    dtype: Name = ""
     """Of the first floating-point input."""
-    rows: int | None = Field(None, ge=0)
+    rows: Count | None = None
     """Rows, where eager's CUDA kernel gives each row one block; None where its grid follows the elements."""
 
 
@@ -129,20 +138,31 @@ class Launch(Message):
 
     kernel: Name
     line: int | None = None
-    grid: list[int]
-    constants: dict[Name, Name] = {}
-    bytes_read: int | None = None
+    grid: Grid
+    constants: Constants = {}
+    bytes_read: Count | None = None
     """Distinct bytes of tensor arguments."""
-    bytes_written: int | None = None
-    bytes_requested: int | None = None
+    bytes_written: Count | None = None
+    bytes_requested: Count | None = None
     """All lanes' loads, stores and atomics."""
-    dot_flops: int | None = None
-    dot_dtype: str = ""
+    dot_flops: Count | None = None
+    dot_dtype: Name = ""
     """How tl.dot multiplied: "tf32", "tf32x3", "float32" (ieee), "bfloat16", "float16", "float64", ..."""
-    flops: int | None = None
+    flops: Count | None = None
     """Element-wise operations, one each."""
-    failed: str = ""
+    failed: Annotated[str, AfterValidator(lambda text: shown(text, 2000))] = ""
     """What the kernel raised, also where the code around it went on."""
+
+
+class Provenance(Message):
+    """Where the values of a counted forward came from."""
+
+    unseen: list[Name] = Field([], max_length=10)
+    """Tensors that a call or a launch read, and that nothing which was counted had written."""
+    unread_inputs: list[int] = Field([], max_length=4096)
+    """Input leaves, scalars and the like aside, that nothing which was counted has read."""
+    from_kernels: bool
+    """Whether any output depends on what a generated kernel wrote."""
 
 
 class Forward(Message):
@@ -152,6 +172,8 @@ class Forward(Message):
     launches: list[Launch] = Field([], max_length=20000)
     aten: list[AtenCall] | None = Field(None, max_length=100000)
     """Calls outside Triton; None unless they were asked for."""
+    provenance: Provenance | None = None
+    """None unless counts were asked for."""
     seconds: float = Field(ge=0)
     """By the runner's own clock: a hint, never evidence."""
 
@@ -163,15 +185,15 @@ class KernelCompile(Message):
 
     kernel: Name
     line: int | None = None
-    registers: int = Field(ge=0)
-    spills: int = Field(ge=0)
-    shared_bytes: int = Field(ge=0)
-    num_warps: int
-    num_stages: int
+    registers: Small
+    spills: Small
+    shared_bytes: Count
+    num_warps: Small
+    num_stages: Small
     features: list[Name] = Field([], max_length=50)
-    configurations: int = 1
+    configurations: Small = 1
     """Autotune configurations that compiled."""
     failed_configurations: list[Name] = Field([], max_length=200)
     """Those that did not, and why, while another works."""
-    constants: dict[Name, Name] = {}
+    constants: Constants = {}
     seconds: float = 0.0

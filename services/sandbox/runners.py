@@ -105,7 +105,9 @@ class Runners:
         zygote = self._zygote(kind, role)
         if zygote.child is not None:
             raise ValueError(f"a {role} runner of kind {kind} is still open: close it first")
-        request = {"target": spec.model_dump(), "file_name": _FILE_NAMES[role]}
+        # What a candidate started beside itself would work unseen: only compilers, which run no kernel, may be started.
+        alone = kind is RunnerKind.INTERPRET and role is Role.CANDIDATE
+        request = {"target": spec.model_dump(), "file_name": _FILE_NAMES[role], "alone": alone}
         for attempt in (1, 2):
             with _ours():
                 if not zygote.running:

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _SETTINGS = SandboxSettings()
 _HARD_LIMIT_MARGIN_S = 30
+# A message whose process died (reject_on_worker_lost=False below) is not delivered again, as the same work would kill
+# the next process too, without end: its lease runs out, and the web sends it again a bounded number of times.
 
 
 class _Workshop:
@@ -80,6 +82,7 @@ class SandboxTask(Task):  # type: ignore[type-arg]
     name=EVALUATE_CANDIDATE,
     base=SandboxTask,
     bind=True,
+    reject_on_worker_lost=False,
     soft_time_limit=_SETTINGS.task_s,
     time_limit=_SETTINGS.task_s + _HARD_LIMIT_MARGIN_S,
 )
@@ -102,6 +105,7 @@ def evaluate_candidate(self: SandboxTask, message: dict[str, Any]) -> None:
     name=SCREEN_OP,
     base=SandboxTask,
     bind=True,
+    reject_on_worker_lost=False,
     soft_time_limit=_SETTINGS.task_s,
     time_limit=_SETTINGS.task_s + _HARD_LIMIT_MARGIN_S,
 )

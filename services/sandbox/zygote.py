@@ -211,6 +211,7 @@ class Zygote:
             "scratch": scratch,
             "uid": self._uid(),
             "tree_processes": settings.processes,
+            "counts_alone": counts_alone,
             "landlock": self._landlock(scratch),
             "limits": {
                 "memory_bytes": settings.memory_bytes,

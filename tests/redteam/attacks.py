@@ -62,6 +62,29 @@ def honest(x):
     return y
 
 
+@triton.jit
+def copy_kernel(x, y, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + offsets, tl.load(x + offsets, mask=offsets < n), mask=offsets < n)
+
+
+def copied(x):
+    y = torch.empty_like(x)
+    copy_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+@triton.jit
+def sign_kernel(y):
+    tl.store(y, 1.0)
+
+
+def signed():
+    y = torch.empty(1)
+    sign_kernel[(1,)](y)
+    return y
+
+
 calls = 0
 kept = []
 """
@@ -81,6 +104,25 @@ class Attack:
         """The candidate's whole file."""
         body = "\n".join(f"        {line}" for line in self.body.splitlines())
         return f"{HEADER}\n{self.before}\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n{body}\n"
+
+
+def claim(changes: str) -> str:
+    """Rewrites what the runner says of each launch."""
+    return f"""
+runner = next(m for name, m in sys.modules.items() if name.endswith("runner.interpreter"))
+recording = runner.recording
+class Claims:
+    def __init__(self, *options, **more):
+        self.real = recording(*options, **more)
+    def __enter__(self):
+        self.launches = self.real.__enter__()
+        return self.launches
+    def __exit__(self, *error):
+        self.real.__exit__(*error)
+        for launch in self.launches:
+            launch.update({changes})
+runner.recording = Claims
+"""
 
 
 ATTACKS: dict[str, Attack] = {
@@ -129,6 +171,33 @@ class Liar(torch.Tensor):
         "y = torch.empty_like(x)\ntry:\n    unmasked_kernel[(7,)](x, y, 6400, 0, BLOCK=1024)\n    return y\n"
         "except Exception:\n    return torch.relu(x) * 2",
         Verdict.ILLEGAL_MEMORY,
+    ),
+    "kernel_only_signs": Attack(
+        "y = torch.relu(x) * 2\nreturn y if signed().item() == 1 else y * 0", Verdict.DECOY_KERNEL, "No output"
+    ),
+    "kernel_only_signs_in_a_where": Attack(
+        "y = torch.relu(x) * 2\nreturn torch.where(signed() == 1, y, y * 0)", Verdict.DECOY_KERNEL, "moved 4 of"
+    ),
+    "knows_the_proof_by_its_fresh_memory": Attack(
+        "y = torch.relu(x) * 2\nsigned()\nreturn y * 0 if torch.empty(1).item() == 0 else y",
+        Verdict.DECOY_KERNEL,
+        "No output",
+    ),
+    "numpy_works_and_a_kernel_copies": Attack(
+        "import numpy as np\nreturn copied(torch.from_numpy(np.maximum(x.numpy(), 0) * 2))", Verdict.RUNTIME_ERROR
+    ),
+    "lists_work_and_a_kernel_copies": Attack(
+        "return copied(torch.tensor([[max(v, 0) * 2 for v in row] for row in x.tolist()]))",
+        Verdict.DECOY_KERNEL,
+        "float32[64, 100]",
+    ),
+    "dispatch_is_off_and_a_kernel_copies": Attack(
+        "with torch._C._DisableTorchDispatch():\n    y = torch.relu(x) * 2\nreturn copied(y)", Verdict.DECOY_KERNEL
+    ),
+    "a_thread_works_and_a_kernel_copies": Attack(
+        "import threading\nworker = threading.Thread(target=lambda: kept.append(torch.relu(x) * 2))\nworker.start()\n"
+        "worker.join()\nreturn copied(kept.pop())",
+        Verdict.RUNTIME_ERROR,
     ),
     # Memory that is not its own.
     "reads_one_element_too_far": Attack(
@@ -199,7 +268,7 @@ time.time = time.perf_counter = time.monotonic = lambda: 0.0
         before="""
 runner = next(m for name, m in sys.modules.items() if name.endswith("runner.interpreter"))
 class Claims:
-    def __init__(self, **options):
+    def __init__(self, *options):
         claim = {"kernel": "relu_twice_kernel", "file": "", "grid": [1, 1, 1], "bytes_read": 1, "bytes_written": 1}
         self.launches = [claim]
     def __enter__(self):
@@ -217,6 +286,21 @@ runner = next(m for name, m in sys.modules.items() if name.endswith("runner.faul
 claim = {"kind": "Mine", "message": "as measured"}
 runner.report = lambda *args: {"verdict": "timing_mismatch", "report": claim}
 """,
+    ),
+    "claims_counts_beyond_all_numbers": Attack(
+        "return honest(x)", Verdict.RUNTIME_ERROR, "ProtocolViolation", before=claim("bytes_read=10**400")
+    ),
+    "claims_counts_below_zero": Attack(
+        "return honest(x)", Verdict.RUNTIME_ERROR, "ProtocolViolation", before=claim("bytes_read=-(10**9)")
+    ),
+    "claims_a_grid_beyond_all_numbers": Attack(
+        "return honest(x)", Verdict.RUNTIME_ERROR, "ProtocolViolation", before=claim("grid=[10**400]")
+    ),
+    "claims_a_failure_of_megabytes": Attack(
+        "return honest(x)", Verdict.RUNTIME_ERROR, before=claim("failed='x' * (1 << 22)")
+    ),
+    "raises_what_no_database_takes": Attack(
+        "raise ValueError('a\\0b\\ud800c')", Verdict.RUNTIME_ERROR, "a\N{SYMBOL FOR NULL}b?c"
     ),
     "claims_to_have_passed": Attack(
         "raise ValueError",
@@ -236,24 +320,7 @@ raise ValueError
 """,
     ),
     "counts_less_than_it_did": Attack(
-        "return honest(x)",
-        Verdict.PASSED,
-        "no prediction",
-        before="""
-runner = next(m for name, m in sys.modules.items() if name.endswith("runner.interpreter"))
-recording = runner.recording
-class Modest:
-    def __init__(self, **options):
-        self.real = recording(**options)
-    def __enter__(self):
-        self.launches = self.real.__enter__()
-        return self.launches
-    def __exit__(self, *error):
-        self.real.__exit__(*error)
-        for launch in self.launches:
-            launch.update(bytes_read=1, bytes_written=1)
-runner.recording = Modest
-""",
+        "return honest(x)", Verdict.PASSED, "no prediction", before=claim("bytes_read=1, bytes_written=1")
     ),
     "looks_for_the_answer": Attack(
         "return look(x)",

@@ -9,7 +9,7 @@ from services.contracts import EvaluateRequest, Verdict
 from services.sandbox.judge.outcome import Stop, blame_candidate
 from services.sandbox.judge.reference import Reference
 from services.sandbox.judge.state import StateMismatch, match_state
-from services.sandbox.judge.subject import Subject, write_state
+from services.sandbox.judge.subject import Subject, holding, write_state
 from services.sandbox.replies import Loaded
 from services.sandbox.runners import Role, RunnerKind
 
@@ -19,12 +19,12 @@ def open_candidate(reference: Reference, request: EvaluateRequest, kind: RunnerK
     """A fresh process with ModelNew, its state taken from the reference. Raises Stop for the candidate's faults."""
     runners = reference.runners
     with runners.spawn(kind, Role.CANDIDATE, target=request.target, wall_s=reference.wall_s) as runner:
-        with blame_candidate("to load"):
+        with holding(runners.fence, reference.init) as init, blame_candidate("to load"):
             loaded = runner.load(
                 request.source,
                 "ModelNew",
                 reference.loaded.init,
-                reference.init_buffers,
+                init,
                 seed=reference.seeds.load,
                 map_cuda=True,
             )

@@ -24,6 +24,8 @@ from services.sandbox.runners import RunnerFault, RunnerKind
 _POISON = float("nan")
 _OTHER_POISON = -7.25
 _KEPT_QUESTIONS = 3
+_LEAST_SHARE = 0.01
+"""Of the bytes that a forward moves, what its generated kernels must move."""
 
 
 @dataclass
@@ -111,6 +113,7 @@ def prove_kernels(reference: Reference, request: EvaluateRequest, findings: Find
             Verdict.NO_GENERATED_KERNEL,
             "The answers are right, but forward launched no @triton.jit kernel: PyTorch did the work.",
         )
+    _refuse_hidden_work(findings)
     with open_candidate(reference, request, RunnerKind.INTERPRET) as idle:
         for question in findings.questions:
             try:
@@ -127,6 +130,32 @@ def prove_kernels(reference: Reference, request: EvaluateRequest, findings: Find
         Verdict.DECOY_KERNEL,
         f"The answers stay right with every generated kernel ({names}) switched off: PyTorch did the work.",
     )
+
+
+def _refuse_hidden_work(findings: Findings) -> None:
+    """A kernel that only copies, or signs, what was computed elsewhere. Raises Stop."""
+    forward, eager = findings.forward, findings.questions[0].answer.forward
+    if forward is None or forward.provenance is None or forward.aten is None:
+        return
+    seen, names = forward.provenance, ", ".join(sorted({launch.kernel for launch in forward.launches}))
+    if seen.unseen:
+        raise Stop(
+            Verdict.DECOY_KERNEL,
+            f"Forward read {seen.unseen[0]} values that no PyTorch call and no kernel of it had made: keep the work in "
+            "kernels (NumPy, Python lists and switched-off dispatch do not run on the GPU).",
+        )
+    hidden = set(seen.unread_inputs) - set(eager.provenance.unread_inputs if eager.provenance else ())
+    if hidden:
+        raise Stop(Verdict.DECOY_KERNEL, f"No kernel and no PyTorch call of forward has read input {min(hidden)}.")
+    if not seen.from_kernels:
+        raise Stop(Verdict.DECOY_KERNEL, f"No output was computed from what the kernels ({names}) wrote.")
+    own = sum((launch.bytes_read or 0) + (launch.bytes_written or 0) for launch in forward.launches)
+    library = sum(call.bytes_read + call.bytes_written for call in forward.aten)
+    if own < _LEAST_SHARE * (own + library):
+        raise Stop(
+            Verdict.DECOY_KERNEL,
+            f"The kernels ({names}) moved {own} of the {own + library} bytes of one forward: PyTorch did the work.",
+        )
 
 
 def other_questions(reference: Reference) -> Iterator[Question | FamilyResult]:

@@ -7,8 +7,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
-from pydantic import ValidationError
-
 from services.contracts import (
     Backend,
     ErrorReport,
@@ -118,8 +116,8 @@ class _Ladder:
             stop = _infrastructure(fault)
         try:
             return self._evaluation(stop, time.monotonic() - start)
-        except ValidationError as fault:
-            request, reason = self.request, f"the verdict {stop.verdict} lacks its evidence: {fault}"
+        except Exception as fault:  # noqa: BLE001 (an answer is due whatever it holds)
+            request, reason = self.request, f"the verdict {stop.verdict} could not be told: {fault}"
             return failed_evaluation(request.candidate_id, request.attempt, request.target, reason)
 
     def _climb(self) -> Stop:

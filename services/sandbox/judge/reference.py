@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from services.contracts import FamilyResult, OpSpec, OutputError, TolerancePolicy, Verdict
-from services.sandbox.fence import Buffer
 from services.sandbox.judge.compare import ExpectedLeaf, compare_leaf, expect
 from services.sandbox.judge.families import Family, apply_family
 from services.sandbox.judge.state import owned_state, parameter_names, randomise
 from services.sandbox.judge.structure import layout_problem
-from services.sandbox.judge.subject import Answer, Subject, draw_inputs, read_state, write_state
+from services.sandbox.judge.subject import Answer, Subject, draw_inputs, exported, read_state, write_state
 from services.sandbox.replies import Loaded, Tree
 from services.sandbox.runners import Precision, Role, RunnerFault, RunnerKind, Runners
 
@@ -52,7 +51,8 @@ class Reference:
 
     subject: Subject
     runners: Runners
-    init_buffers: list[Buffer]
+    init: list[Tensor]
+    """Tensors among the arguments with which the module was built."""
     seeds: "Seeds"
     original: dict[str, Tensor]
     state: dict[str, Tensor]
@@ -167,15 +167,12 @@ def open_reference(runners: Runners, op: OpSpec, seeds: Seeds, *, target: str, w
         runner = stack.enter_context(runners.spawn(RunnerKind.INTERPRET, Role.REFERENCE, target=target, wall_s=wall_s))
         loaded = runner.load(op.source, "Model", seed=seeds.load)
         subject = stack.enter_context(Subject(runner, runners.fence, loaded))
-        init_buffers = [runners.fence.allocate(leaf.spec) for leaf in loaded.init.leaves]
-        for buffer in init_buffers:
-            stack.callback(buffer.close)
-        runner.export_init(init_buffers)
+        init = exported(runners.fence, [leaf.spec for leaf in loaded.init.leaves], runner.export_init)
         original = read_state(runner, runners.fence, owned_state(loaded))
         changed = randomise(original, parameter_names(loaded), seeds.state)
         write_state(runner, runners.fence, changed)
         state = {**original, **changed} if changed else original
-        yield Reference(subject, runners, init_buffers, seeds, original, state, wall_s)
+        yield Reference(subject, runners, init, seeds, original, state, wall_s)
 
 
 def check_answer(question: Question, tree: Tree, outputs: Sequence[Tensor], policy: TolerancePolicy) -> Checked:

@@ -1,6 +1,7 @@
 """A module loaded in a runner, with fenced buffers of its own: ask it with values, get its answer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -144,12 +145,12 @@ def draw_inputs(runner: Runner, fence: Fence, seed: int, *, wall_s: float | None
 
 def export_inputs(runner: Runner, fence: Fence, tree: Tree) -> list[Tensor]:
     """The tensors of the last make_inputs, with their strides, in the judge's own memory."""
-    return _exported(fence, [leaf.spec for leaf in tree.leaves], runner.export_inputs)
+    return exported(fence, [leaf.spec for leaf in tree.leaves], runner.export_inputs)
 
 
 def read_state(runner: Runner, fence: Fence, names: Mapping[str, TensorSpec]) -> dict[str, Tensor]:
     """The module's parameters, buffers or attributes of these names, in the judge's own memory."""
-    values = _exported(
+    values = exported(
         fence, list(names.values()), lambda buffers: runner.read_state(dict(zip(names, buffers, strict=True)))
     )
     return dict(zip(names, values, strict=True))
@@ -157,18 +158,26 @@ def read_state(runner: Runner, fence: Fence, names: Mapping[str, TensorSpec]) ->
 
 def write_state(runner: Runner, fence: Fence, values: Mapping[str, Tensor]) -> None:
     """Set the module's parameters and buffers of these names."""
-    buffers: dict[str, Buffer] = {}
+    with holding(fence, list(values.values())) as buffers:
+        runner.write_state(dict(zip(values, buffers, strict=True)))
+
+
+@contextmanager
+def holding(fence: Fence, values: Sequence[Tensor]) -> Iterator[list[Buffer]]:
+    """Fresh buffers with these values, for one process alone: what it writes there, no other process sees."""
+    buffers: list[Buffer] = []
     try:
-        for name, value in values.items():
-            buffers[name] = fence.allocate(tensor_spec(value))
-            copy_values(buffers[name].tensor, value)
-        runner.write_state(buffers)
+        for value in values:
+            buffers.append(fence.allocate(tensor_spec(value)))
+            copy_values(buffers[-1].tensor, value)
+        yield buffers
     finally:
-        for buffer in buffers.values():
+        for buffer in buffers:
             buffer.close()
 
 
-def _exported(fence: Fence, specs: Sequence[TensorSpec], export: Callable[[Sequence[Buffer]], None]) -> list[Tensor]:
+def exported(fence: Fence, specs: Sequence[TensorSpec], export: Callable[[Sequence[Buffer]], None]) -> list[Tensor]:
+    """Tensors of these specs as a runner's `export` writes them, in the judge's own memory."""
     buffers: list[Buffer] = []
     try:
         for spec in specs:

@@ -21,6 +21,7 @@ from . import counting, faults, interpreter, memory, module, trees, wire
 from .cuda_on_host import CudaOnHost
 from .fill import FillUninitialized
 from .graph_export import export_graph
+from .provenance import Provenance
 from .target import compile_launches
 
 Request = dict[str, Any]
@@ -145,12 +146,13 @@ class Session:
         inputs = self._inputs(request, wide=wide)
         if request["seed"] is not None:
             module.seed_everything(request["seed"])
-        counter = counting.AtenCounter() if request["count"] else contextlib.nullcontext()
+        provenance = Provenance([self._buffers[key] for key in request["keys"]]) if request["count"] else None
+        counter = counting.AtenCounter(provenance) if request["count"] else contextlib.nullcontext()
         model.train(request["train"])
         try:
             with (
                 torch.set_grad_enabled(_needs_grad(request)),
-                interpreter.recording(count=request["count"], disabled=request["kernels_disabled"]) as launches,
+                interpreter.recording(request["count"], request["kernels_disabled"], provenance) as launches,
                 FillUninitialized.or_nothing(request["fill_uninitialized"]),
                 counter,
             ):
@@ -166,6 +168,7 @@ class Session:
             "outputs": {"structure": structure, "leaves": [trees.describe(leaf) for leaf in leaves]},
             "launches": [self._launch(record) for record in launches],
             "aten": counter.calls if isinstance(counter, counting.AtenCounter) else None,
+            "provenance": provenance.summary(leaves) if provenance else None,
             "seconds": seconds,
         }
 

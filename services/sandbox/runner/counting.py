@@ -8,6 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
+from .provenance import Provenance
+
 # Calls that compute nothing: they only move, make or describe values.
 _MOVES = frozenset(
     """
@@ -33,14 +35,20 @@ class AtenCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     of products by torch.utils.flop_counter (a multiply and an add count as two), others one for each element.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, provenance: Provenance | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[dict[str, Any]] = []
+        self._provenance = provenance
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         self.calls.append(_describe(func, args, kwargs, result))
+        if self._provenance is not None:
+            written = _mutated(func, args, kwargs)
+            overwritten = {id(tensor) for tensor in written} if _overwrites(func) else set()
+            reads = (tensor for tensor in _tensors((args, kwargs)) if id(tensor) not in overwritten)
+            self._provenance.called(reads, [*_tensors(result), *written])
         return result
 
 
@@ -76,6 +84,11 @@ def _bytes_read(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tenso
         table = id(inputs[0])
         sizes[table] = min(sizes[table], sum(map(_size_bytes, outputs)))
     return sum(sizes.values())
+
+
+def _overwrites(func: Any) -> bool:
+    """Whether what it writes is not read before."""
+    return func._overloadname.endswith("out") or func.overloadpacket.__name__ in _OVERWRITES
 
 
 def _rows(name: str, args: Any, outputs: list[torch.Tensor]) -> int | None:

@@ -52,8 +52,15 @@ class CudaOnHost(TorchFunctionMode):
         return func(*(_on_host(value) for value in args), **kwargs)
 
 
+def _no_numpy(*_: Any) -> Any:
+    raise TypeError("can't convert a cuda:0 tensor to NumPy: forward's work belongs on the GPU, in kernels")
+
+
 _ANSWERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.cuda: lambda tensor, *_: tensor,
+    torch.Tensor.numpy: _no_numpy,
+    torch.Tensor.__array__: _no_numpy,
+    torch.Tensor.__dlpack__: _no_numpy,
     torch.Tensor.pin_memory: lambda tensor, *_: tensor,
     torch.Tensor.is_pinned: lambda *_: False,
     torch.Tensor.get_device: lambda *_: 0,

@@ -4,6 +4,7 @@ Started as pid 1 of its own namespace where there is one. It runs no user code, 
 child.
 """
 
+import dataclasses
 import gc
 import os
 import select
@@ -145,7 +146,7 @@ def _become_child(zygote: Zygote, request: dict[str, Any], fds: list[int]) -> No
         os.dup2(output, 2)
         _close_all_but({0, 1, 2, channel, faults})
         os.setsid()
-        _confine(zygote.config)
+        _confine(zygote.config, alone=request["alone"])
         _clean(zygote.config["scratch"])
         tempfile.tempdir = zygote.config["scratch"][0]
         os.chdir(tempfile.tempdir)
@@ -158,7 +159,7 @@ def _become_child(zygote: Zygote, request: dict[str, Any], fds: list[int]) -> No
     os._exit(0)
 
 
-def _confine(config: dict[str, Any]) -> None:
+def _confine(config: dict[str, Any], *, alone: bool) -> None:
     """In this order: the limit on processes counts the new user's, seccomp allows nothing of this afterwards."""
     confine.volunteer_for_oom()
     confine.prctl(confine.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -168,10 +169,18 @@ def _confine(config: dict[str, Any]) -> None:
     else:
         confine.drop_capabilities()
     confine.prctl(confine.PR_SET_NO_NEW_PRIVS, 1)
-    confine.limit(confine.Limits(**config["limits"]))
+    limits = confine.Limits(**config["limits"])
+    if alone and config["counts_alone"]:
+        limits = dataclasses.replace(limits, processes=_present(config))
+    confine.limit(limits)
     if config["landlock"] is not None:
         confine.landlock(**config["landlock"])
     confine.seccomp()
+
+
+def _present(config: dict[str, Any]) -> int:
+    """Processes and threads that count for this child's limit now: with no more, it can start none."""
+    return 1 if config["uid"] is not None else 1 + len(os.listdir(f"/proc/{os.getppid()}/task"))  # noqa: PTH208
 
 
 def _clean(scratch: list[str]) -> None:

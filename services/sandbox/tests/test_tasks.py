@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from billiard.einfo import ExceptionInfo
+from celery import Task
+from celery.exceptions import WorkerLostError
+from celery.worker.request import Request
 
 from services import reports
 from services.broker import RECORD_EVALUATION, RECORD_PROGRESS, RECORD_SCREENING, RECORD_WORKER, app
@@ -107,3 +112,17 @@ def test_the_worker_reports_itself(sent: list[tuple[str, dict[str, Any]]]) -> No
     assert report.queue == "sandbox.cpu"
     assert report.isolation_note
     assert report.versions["torch"]
+
+
+@pytest.mark.parametrize("task", [tasks.evaluate_candidate, tasks.screen_op])
+def test_work_that_kills_its_process_is_not_delivered_again(task: Task) -> None:  # type: ignore[type-arg]
+    acknowledged, rejected = Mock(), Mock()
+    message = Mock(headers={"id": "1", "task": task.name}, delivery_info={}, properties={}, payload=([{}], {}, {}))
+    request = Request(message, app=app, task=task, on_ack=acknowledged, on_reject=rejected)
+    request.time_start = 0.0
+    try:
+        raise WorkerLostError("signal 9 (SIGKILL)")
+    except WorkerLostError:
+        request.on_failure(ExceptionInfo())
+    acknowledged.assert_called_once()
+    rejected.assert_not_called()

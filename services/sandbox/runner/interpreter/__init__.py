@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..provenance import Provenance
 from .errors import (
     DeviceAssertion,
     IllegalAccess,
@@ -70,12 +71,15 @@ def _keep_freed_memory() -> None:
 
 
 @contextmanager
-def recording(count: bool = False, disabled: bool = False) -> Iterator[list[dict[str, Any]]]:
+def recording(
+    count: bool = False, disabled: bool = False, provenance: Provenance | None = None
+) -> Iterator[list[dict[str, Any]]]:
     """Lists every launch inside the block: name, line, file, grid, constants and, with `count`, bytes and FLOPs.
 
-    `disabled` lists launches but runs none. Needs `install()`.
+    `disabled` lists launches but runs none; `provenance` is told what each reads and writes, which needs `count`.
+    Needs `install()`.
     """
     from . import launch
 
-    with launch.recording(count, disabled) as launches:
+    with launch.recording(count, disabled, provenance) as launches:
         yield launches

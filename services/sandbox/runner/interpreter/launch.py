@@ -13,6 +13,7 @@ import triton.language as tl
 from triton.runtime.jit import TensorWrapper, mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from ..provenance import Provenance
 from .errors import Diverged, IllegalAccess, UnsupportedLanguage
 from .handle import Cost, Handle
 from .language import BUILDER, SEMANTIC
@@ -35,18 +36,21 @@ class Recording:
     launches: list[dict[str, Any]] = field(default_factory=list)
     count: bool = False
     disabled: bool = False
+    provenance: Provenance | None = None
 
 
 _recordings: list[Recording] = []
 
 
 @contextmanager
-def recording(count: bool = False, disabled: bool = False) -> Iterator[list[dict[str, Any]]]:
+def recording(
+    count: bool = False, disabled: bool = False, provenance: Provenance | None = None
+) -> Iterator[list[dict[str, Any]]]:
     """Lists every launch inside the block: name, line, grid, constants and, with `count`, bytes and FLOPs.
 
     `disabled` lists launches but runs none of them.
     """
-    entry = Recording(count=count, disabled=disabled)
+    entry = Recording(count=count, disabled=disabled, provenance=provenance)
     _recordings.append(entry)
     try:
         yield entry.launches
@@ -77,6 +81,8 @@ def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -
             raise
         finally:
             record.update(launch.measured())
+            if entry.provenance is not None:
+                entry.provenance.launched(launch.memory.touched("read"), launch.memory.touched("written"))
 
 
 def call_device(self: Any, *args: Any, **kwargs: Any) -> Any:

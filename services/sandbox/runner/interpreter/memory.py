@@ -80,6 +80,10 @@ class Memory:
         self.spans.append(Span(name, tensor, base))
         return base
 
+    def touched(self, which: str) -> list[torch.Tensor]:
+        """Tensors of which anything was "read" or "written", those behind a table of pointers too; needs `count`."""
+        return [span.tensor for span in (*self.spans, *(self._known or ())) if getattr(span, which) is not None]
+
     def load(self, lanes: Array, mask: Array | None, other: Array | None, dtype: np.dtype[Any]) -> Array:
         """Values at the addresses `lanes`; masked-off lanes give `other`, or zero."""
         lanes, mask = _agree(lanes, mask)
