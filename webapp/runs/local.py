@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 from services.contracts import Severity, Verdict
 from webapp.accounts.models import User
@@ -28,6 +30,8 @@ from webapp.runs.watch import watch_run, watch_screening
 from webapp.settings import HOME
 
 EXIT_PASSED, EXIT_FAILED, EXIT_ERRORED = 0, 1, 2
+DETAIL_CHARS = 600
+"""Longer details of a finding are cut in a terminal; the page and --json have them whole."""
 _EXIT = {RunState.PASSED: EXIT_PASSED, RunState.FAILED: EXIT_FAILED, RunState.CANCELLED: EXIT_FAILED}
 
 
@@ -103,26 +107,29 @@ def exit_code(op: Op, run: Run | None) -> int:
 def show_screening(op: Op, console: Console) -> None:
     """Print the findings in plain words."""
     colours = {Severity.BLOCKER: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-    console.print(f"[bold]{op.name}[/]: {op.get_state_display().lower()} {op.problem}".rstrip())
+    # As Text: names and messages are the user's, and may look like markup.
+    console.print(Text(op.name, "bold") + Text(f": {op.get_state_display().lower()} {op.problem}".rstrip(), "none"))
     for finding in op.report.findings if op.report else []:
         where = f" (line {finding.line})" if finding.line else ""
-        console.print(f"  [{colours[finding.severity]}]{finding.severity}[/] {finding.title}{where}", highlight=False)
-        if finding.mend:
-            console.print(f"      {finding.mend}", highlight=False, style="dim")
+        console.print(Text(f"  {finding.severity}", colours[finding.severity]) + f" {finding.title}{where}")
+        detail = finding.detail if len(finding.detail) <= DETAIL_CHARS else f"{finding.detail[:DETAIL_CHARS]} …"
+        for text, style in ((detail, ""), (finding.mend, "dim")):
+            if text:
+                console.print(Padding(Text(text, style), (0, 0, 0, 6)))
 
 
 def show_result(run: Run, console: Console) -> None:
     """Print verdict, speedup and kernel."""
     kernel = winner_of(run)
     if kernel is None:
-        console.print(Panel(run.reason, title=run.get_state_display(), border_style="red"))
+        console.print(Panel(Text(run.reason), title=run.get_state_display(), border_style="red"))
         return
     report = kernel.evaluation.report
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_row("verdict", Verdict(kernel.evaluation.verdict).label)
     if report.estimate:
         facts.add_row("speedup", f"{report.estimate.predicted_speedup:.2f}x predicted against eager, not measured")
-        facts.add_row("why", report.estimate.sentence)
+        facts.add_row("why", Text(report.estimate.sentence))
     if report.timing:
         facts.add_row("speedup", f"{report.timing.ratio:.2f}x measured against {report.timing.baseline}")
     ran = sum(1 for family in report.families if family.passed)
@@ -130,7 +137,7 @@ def show_result(run: Run, console: Console) -> None:
     for launched in report.kernels:
         if compiled := launched.compiled:
             facts.add_row(
-                launched.name,
+                Text(launched.name),
                 f"compiled for {kernel.target}: {compiled.registers} registers, {compiled.spills} spills, "
                 f"{compiled.shared_bytes} bytes of shared memory",
             )
@@ -139,7 +146,7 @@ def show_result(run: Run, console: Console) -> None:
     else:  # a file or a pipe wants whole lines
         console.file.write(kernel.source)
     console.print(
-        Panel(facts, title=f"{kernel.name}@{kernel.version}: {run.get_state_display()}", border_style="green")
+        Panel(facts, title=Text(f"{kernel.name}@{kernel.version}: {run.get_state_display()}"), border_style="green")
     )
 
 

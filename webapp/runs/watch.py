@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +23,7 @@ _MARK = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "skipped": "[dim]-[
 
 def watch_screening(op: Op, console: Console, alive: Callable[[], bool]) -> Op:
     """Wait for the screening report. Raises StackError when the stack ends first."""
-    with console.status(f"Screening {op.name}: does it load, run, is it deterministic, can it be judged?"):
+    with console.status(f"Screening {escape(op.name)}: does it load, run, is it deterministic, can it be judged?"):
         while op.is_active:
             _must_live(alive)
             time.sleep(POLL_S)

@@ -15,6 +15,7 @@ from webapp.ops.models import Op
 from webapp.ops.services import BadSource, decode_source
 from webapp.runs.local import EXIT_ERRORED, exit_code, optimize_source, running_stack, show_result, winner_of
 from webapp.runs.models import Run
+from webapp.runs.services.steps import MAX_TURNS
 from webapp.settings import ENV
 
 LOCAL_USER = "local"
@@ -45,8 +46,8 @@ class Command(BaseCommand):
             raise CommandError(f"{path} cannot be read: {error.strerror}.", returncode=EXIT_ERRORED) from None
         except (BadSource, ValueError) as error:
             raise CommandError(f"{path}: {error}", returncode=EXIT_ERRORED) from None
-        if options["turns"] < 1:
-            raise CommandError("--turns must be 1 or more.", returncode=EXIT_ERRORED)
+        if not 1 <= options["turns"] <= MAX_TURNS:
+            raise CommandError(f"--turns must be 1 to {MAX_TURNS}.", returncode=EXIT_ERRORED)
         console = Console(file=sys.stderr if options["json"] else sys.stdout)
         try:
             with running_stack("127.0.0.1", options["port"], console) as alive:
@@ -71,10 +72,14 @@ def _result(op: Op, run: Run | None) -> dict[str, Any]:
         "findings": [finding.model_dump(mode="json") for finding in op.report.findings] if op.report else [],
         "run": run.pk if run else None,
         "state": run.state if run else None,
-        "reason": run.reason if run else op.problem,
+        "reason": run.reason if run else op.problem or _blockers(op),
         "target": run.target if run else op.target,
         "predicted_speedup": kernel.evaluation.predicted_speedup if kernel else None,
         "measured_speedup": kernel.evaluation.measured_speedup if kernel else None,
         "evaluation": kernel.evaluation.message if kernel else None,
         "kernel": kernel.source if kernel else None,
     }
+
+
+def _blockers(op: Op) -> str:
+    return "; ".join(finding.title for finding in op.report.blockers) if op.report else ""
