@@ -30,8 +30,13 @@ Constants = Annotated[dict[Name, Name], Field(max_length=200)]
 
 
 def shown(text: str, limit: int) -> str:
-    """Text of a runner's: cut, and without the NULs and lone surrogates that PostgreSQL refuses."""
-    return text[:limit].replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()
+    """Text of a runner's, cut and as databases take it."""
+    return storable(text[:limit])
+
+
+def storable(text: str) -> str:
+    """Without the NULs and lone surrogates that PostgreSQL refuses."""
+    return text.replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()
 
 
 class Leaf(Message):
@@ -185,6 +190,9 @@ class KernelCompile(Message):
 
     kernel: Name
     line: int | None = None
+    launches: Count
+    grid: Grid
+    """Of the first launch."""
     registers: Small
     spills: Small
     shared_bytes: Count

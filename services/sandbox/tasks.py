@@ -26,6 +26,7 @@ from services.contracts import (
 from services.reports import progress
 from services.sandbox.judge.ladder import evaluate, failed_evaluation
 from services.sandbox.judge.screening import failed_screening, screen
+from services.sandbox.replies import storable
 from services.sandbox.runners import InfrastructureFault, Runners
 from services.sandbox.settings import SandboxSettings
 
@@ -137,11 +138,22 @@ def close_runners(**_: Any) -> None:
 
 
 def _answer_evaluation(evaluation: Evaluation) -> None:
-    app.send_task(RECORD_EVALUATION, args=[evaluation.model_dump(mode="json")])
+    app.send_task(RECORD_EVALUATION, args=[_storable(evaluation.model_dump(mode="json"))])
 
 
 def _answer_screening(report: ScreeningReport) -> None:
-    app.send_task(RECORD_SCREENING, args=[report.model_dump(mode="json")])
+    app.send_task(RECORD_SCREENING, args=[_storable(report.model_dump(mode="json"))])
+
+
+def _storable(value: Any) -> Any:
+    """JSON without the NULs and lone surrogates that user code can put into any text and PostgreSQL refuses."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, dict):
+        return {storable(key): _storable(item) for key, item in value.items()}
+    return value
 
 
 def _answer_failure(task: str, message: dict[str, Any], reason: str) -> None:

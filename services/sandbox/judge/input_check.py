@@ -7,8 +7,8 @@ from torch import Tensor
 from services.contracts import Finding
 from services.sandbox.judge.facts import describe_scalars
 from services.sandbox.judge.findings import finding
-from services.sandbox.judge.layout import is_narrow_float
-from services.sandbox.judge.prediction import state_bytes, tree_bytes
+from services.sandbox.judge.layout import is_narrow_float, span_bytes
+from services.sandbox.judge.prediction import state_bytes
 from services.sandbox.judge.roofline import describe_bytes
 from services.sandbox.replies import Leaf, Loaded, Tree
 
@@ -68,7 +68,7 @@ def _layouts(leaves: Sequence[Leaf]) -> Iterator[tuple[str, list[Leaf]]]:
 
 
 def _size(tree: Tree, limit_bytes: int) -> Iterator[Finding]:
-    size = tree_bytes(tree)
+    size = sum(span_bytes(leaf.spec) for leaf in tree.leaves)
     told = f"{describe_bytes(size)} of inputs; the interpreter's limit is {describe_bytes(limit_bytes)}."
     if size > limit_bytes:
         yield finding("needs_gpu_worker", f"This op needs a GPU worker: {told}")

@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
+from celery.exceptions import SoftTimeLimitExceeded
+
 from services.contracts import (
     Backend,
     ErrorReport,
@@ -44,6 +46,7 @@ from services.sandbox.judge.prediction import (
     need_of,
     predict,
     refuse_impossible_counts,
+    refuse_other_launches,
 )
 from services.sandbox.judge.reference import (
     Question,
@@ -112,6 +115,8 @@ class _Ladder:
             stop = self._climb()
         except Stop as stopped:
             stop = stopped
+        except SoftTimeLimitExceeded:
+            stop = _out_of_time(self.settings.task_s)
         except Exception as fault:  # noqa: BLE001 (whatever breaks in the judge is ours, never the candidate's)
             stop = _infrastructure(fault)
         try:
@@ -183,6 +188,7 @@ class _Ladder:
             return
         try:
             need = need_of(first.tree, reference.loaded, first.answer.tree, calls)
+            refuse_other_launches(forward.launches, self.compiled)
             own = [*kernel_launches(forward.launches, self.compiled), *aten_launches(forward.aten or [])]
             refuse_impossible_counts(own, calls, first.answer.tree)
             self.estimate = predict(need, calls, own, target_spec(self.request.target))
@@ -259,6 +265,11 @@ def _infrastructure(fault: Exception) -> Stop:
     return Stop(
         Verdict.INFRASTRUCTURE, summary, ErrorReport(kind=type(fault).__name__, message=str(fault), detail=detail)
     )
+
+
+def _out_of_time(limit_s: int) -> Stop:
+    message = f"judging it took longer than {limit_s} s in all: too slow to be judged without a GPU"
+    return Stop(Verdict.TIMEOUT, f"{message[0].upper()}{message[1:]}.", ErrorReport(kind="Timeout", message=message))
 
 
 def _no_families() -> ErrorReport:

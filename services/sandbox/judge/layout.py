@@ -5,6 +5,7 @@ from torch import Tensor
 
 from services.contracts import TensorSpec
 from services.sandbox.replies import Tree
+from services.sandbox.runner.memory import span_elements
 
 
 def tensor_spec(tensor: Tensor) -> TensorSpec:
@@ -43,6 +44,11 @@ def spec_bytes(spec: TensorSpec) -> int:
     for size, stride in zip(spec.shape, spec.stride, strict=True):
         count *= size if stride != 0 or size == 0 else 1
     return count * dtype_of(spec).itemsize
+
+
+def span_bytes(spec: TensorSpec) -> int:
+    """Bytes from the first to the last stored element, gaps included: what holding the tensor takes."""
+    return span_elements(spec.shape, spec.stride) * dtype_of(spec).itemsize
 
 
 def core_view(tensor: Tensor) -> Tensor:

@@ -70,6 +70,22 @@ def refuse_impossible_counts(candidate: Sequence[Launch], reference: Sequence[At
         raise ValueError(f"{moved} bytes were counted, and the outputs alone hold {least}: the counts cannot be right")
 
 
+def refuse_other_launches(ran: Sequence[KernelLaunch], compiled: Sequence[KernelCompile]) -> None:
+    """ValueError where another process, for the target, launched otherwise: what was judged is not what would run.
+
+    Grids of autotuned kernels may differ: the configuration need not be the same.
+    """
+    here, there = Counter(launch.kernel for launch in ran), Counter[str]()
+    for kernel in compiled:
+        there[kernel.kernel] += kernel.launches
+    if here != there:
+        raise ValueError(f"forward launched {_listed(here)} here, and {_listed(there)} when it ran for the target")
+    grids = {(launch.kernel, *launch.grid) for launch in ran}
+    for kernel in compiled:
+        if kernel.configurations == 1 and (kernel.kernel, *kernel.grid) not in grids:
+            raise ValueError(f"{kernel.kernel} was launched for the target with another grid, {tuple(kernel.grid)}")
+
+
 def kernel_reports(forward: Forward, compiled: Sequence[KernelCompile]) -> list[KernelReport]:
     """One report for each generated kernel that ran, its launches summed up."""
     by_name: dict[str, list[KernelLaunch]] = {}
@@ -138,6 +154,10 @@ def _report(name: str, launches: Sequence[KernelLaunch], compiled: KernelCompile
         flops=_total([launch.dot_flops for launch in launches]),
         compiled=_target_compile(compiled) if compiled else None,
     )
+
+
+def _listed(launches: Counter[str]) -> str:
+    return ", ".join(f"{name} ×{count}" for name, count in sorted(launches.items()))
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

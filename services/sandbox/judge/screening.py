@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from celery.exceptions import SoftTimeLimitExceeded
 from torch import Tensor
 
 from services.contracts import (
@@ -100,6 +101,8 @@ class _Screening:
             self._screen()
         except _Refused:
             pass
+        except SoftTimeLimitExceeded:
+            self._add("forward_timeout", f"Its screening took longer than {self.settings.task_s} s in all.")
         except Exception as fault:  # noqa: BLE001 (whatever breaks in the judge is ours, never the op's)
             broken = True
             self._add("infrastructure", f"{type(fault).__name__}: {fault}")

@@ -16,9 +16,11 @@ from services.sandbox.judge.layout import (
     copy_values,
     is_narrow_float,
     same_layout,
+    span_bytes,
     spec_bytes,
     tensor_spec,
 )
+from services.sandbox.judge.roofline import describe_bytes
 from services.sandbox.replies import Forward, Leaf, Loaded, Tree
 from services.sandbox.runners import Precision, Runner
 
@@ -39,8 +41,12 @@ class Answer:
         return self.forward.outputs
 
 
+_LIMIT_BYTES = 512 << 20
+"""Of tensors that the judge takes over at once; it holds several copies, some of them in float64."""
+
+
 class UnsupportedOutput(ValueError):
-    """The outputs cannot be fetched: too large, or of an unsupported dtype; `code` is the finding's."""
+    """Tensors cannot be fetched: too large, or of an unsupported dtype; `code` is the finding's."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -50,7 +56,7 @@ class UnsupportedOutput(ValueError):
 class Subject:
     """A loaded module. Input buffers are kept between calls: values change at the same addresses. A context manager."""
 
-    def __init__(self, runner: Runner, fence: Fence, loaded: Loaded, *, output_limit_bytes: int = 1 << 30) -> None:
+    def __init__(self, runner: Runner, fence: Fence, loaded: Loaded, *, output_limit_bytes: int = _LIMIT_BYTES) -> None:
         self.runner = runner
         self.loaded = loaded
         self._fence = fence
@@ -177,7 +183,14 @@ def holding(fence: Fence, values: Sequence[Tensor]) -> Iterator[list[Buffer]]:
 
 
 def exported(fence: Fence, specs: Sequence[TensorSpec], export: Callable[[Sequence[Buffer]], None]) -> list[Tensor]:
-    """Tensors of these specs as a runner's `export` writes them, in the judge's own memory."""
+    """Tensors of these specs as a runner's `export` writes them, in the judge's own memory.
+
+    Raises UnsupportedOutput where they span too much: what a runner says of itself must not exhaust the judge.
+    """
+    size = sum(map(span_bytes, specs))
+    if size > _LIMIT_BYTES:
+        told = f"inputs, arguments or parameters span {describe_bytes(size)}, more than {describe_bytes(_LIMIT_BYTES)}"
+        raise UnsupportedOutput("needs_gpu_worker", told)
     buffers: list[Buffer] = []
     try:
         for spec in specs:
