@@ -23,14 +23,30 @@ def working_lease() -> datetime:
     return timezone.now() + timedelta(seconds=ENV.working_lease_s)
 
 
-def send_on_commit(task: str, message: Message, *, queue: str, expires: datetime | None) -> None:
+def send_on_commit(
+    task: str,
+    message: Message,
+    *,
+    queue: str,
+    expires: datetime | None,
+    unsent: Callable[[], object] | None = None,
+) -> None:
     """Send one message to a service once the transaction is in the database.
 
     The message expires with its row's lease, so that a row sent again after its lease is never worked on twice.
-    A broker that is away loses nothing: the lease runs out and the row is sent again.
+    A broker that is away loses nothing: the lease runs out and the row is sent again. `unsent` is called then.
     """
     arguments = [message.model_dump(mode="json")]
-    _on_commit(lambda: app.send_task(task, args=arguments, queue=queue, expires=expires))
+
+    def send() -> None:
+        try:
+            app.send_task(task, args=arguments, queue=queue, expires=expires)
+        except Exception:
+            if unsent:
+                unsent()
+            raise
+
+    _on_commit(send)
 
 
 def advance_on_commit(run_id: int) -> None:

@@ -125,6 +125,11 @@ class ScreeningReport(Message):
     seconds: float = Field(0.0, ge=0)
 
     @property
+    def by_severity(self) -> list[Finding]:
+        """The findings as a person reads them: what keeps a run from starting first."""
+        return sorted(self.findings, key=lambda finding: list(Severity).index(finding.severity))
+
+    @property
     def blockers(self) -> list[Finding]:
         """Findings that keep a run from starting."""
         return [finding for finding in self.findings if finding.severity is Severity.BLOCKER]

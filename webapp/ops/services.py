@@ -1,6 +1,7 @@
 """Writes to ops."""
 
 import hashlib
+from functools import partial
 
 from django.db import transaction
 
@@ -92,7 +93,12 @@ def screen_again(op: Op) -> bool:
 
 def _send_screening(op: Op) -> None:
     request = ScreenRequest(op=op.spec(), target=op.target)
-    send_on_commit(SCREEN_OP, request, queue=HOST_QUEUE, expires=op.lease_until)
+    send_on_commit(SCREEN_OP, request, queue=HOST_QUEUE, expires=op.lease_until, unsent=partial(_send_soon, op.pk))
+
+
+def _send_soon(op_id: int) -> None:
+    """The broker was away: do not wait for a lease as long as that of a message that is in its queue."""
+    Op.objects.filter(pk=op_id, state=OpState.QUEUED).update(lease_until=working_lease())
 
 
 @transaction.atomic

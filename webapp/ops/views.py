@@ -121,7 +121,7 @@ def _run_defaults(op: Op) -> dict[str, Any]:
 
 def _op_context(request: HttpRequest, op: Op, form: RunForm) -> dict[str, Any]:
     report = op.report
-    findings = report.findings if report else []
+    findings = report.by_severity if report else []
     queue = queue_for_target(op.target)
     return {
         "op": op,

@@ -109,13 +109,13 @@ def show_screening(op: Op, console: Console) -> None:
     colours = {Severity.BLOCKER: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
     # As Text: names and messages are the user's, and may look like markup.
     console.print(Text(op.name, "bold") + Text(f": {op.get_state_display().lower()} {op.problem}".rstrip(), "none"))
-    for finding in op.report.findings if op.report else []:
+    for finding in op.report.by_severity if op.report else []:
         where = f" (line {finding.line})" if finding.line else ""
         console.print(Text(f"  {finding.severity}", colours[finding.severity]) + f" {finding.title}{where}")
         detail = finding.detail if len(finding.detail) <= DETAIL_CHARS else f"{finding.detail[:DETAIL_CHARS]} …"
         for text, style in ((detail, ""), (finding.mend, "dim")):
             if text:
-                console.print(Padding(Text(text, style), (0, 0, 0, 6)))
+                console.print(Padding(Text(text, style), (0, 0, 0, 6), expand=False))
 
 
 def show_result(run: Run, console: Console) -> None:

@@ -1,5 +1,6 @@
 """Pages of ops: upload, screening report, start of a run."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from services.broker import app
@@ -17,6 +19,7 @@ from webapp.ops.selectors import samples
 from webapp.ops.tasks import record_screening
 from webapp.runs.models import Run
 from webapp.runs.tests.rows import OP_SOURCE, client_of, passed_run, screened_op, screening, uploaded_op
+from webapp.settings import ENV
 
 
 def upload(client: Client, **fields: Any) -> HttpResponse:
@@ -254,4 +257,19 @@ def test_an_upload_is_kept_while_the_broker_is_away(
     response = upload(client_of(alice), source=OP_SOURCE)
     op = Op.objects.get()
     assert response.headers["Location"] == reverse("op", args=[op.pk])
-    assert op.lease_until is not None, "it is sent again when this has passed"
+    soon = timezone.now() + timedelta(seconds=ENV.working_lease_s)
+    assert op.lease_until is not None
+    assert op.lease_until <= soon, "it is sent again when this has passed"
+
+
+def test_what_refuses_an_op_stands_before_what_is_only_said(alice: User) -> None:
+    op = uploaded_op(alice)
+    findings = [
+        Finding(code="launch_bound", severity=Severity.INFO, title="Small op", mend="Nothing to change."),
+        Finding(code="nan_output", severity=Severity.BLOCKER, title="It gives NaN", mend="Give other inputs."),
+    ]
+    record_screening(screening(op, status=ScreenStatus.REFUSED, findings=findings).model_dump(mode="json"))
+    page = client_of(alice).get(reverse("op", args=[op.pk])).content.decode()
+    assert page.index("It gives NaN") < page.index("Small op")
+    assert "<strong>Change:</strong> Give other inputs." in page
+    assert "<strong>Change:</strong> Nothing to change." not in page
