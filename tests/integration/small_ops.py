@@ -107,6 +107,7 @@ OPS: dict[str, SmallOp] = {
     "cosine": SmallOp("x, y", "return F.cosine_similarity(x, y)", "torch.randn(64, 50), torch.randn(64, 50)"),
     "cumprod_long": SmallOp("x", "return (x * 0.01 + 1).cumprod(-1)", "torch.randn(4, 3000)"),
     "cumsum_rows": SmallOp("x", "return x.cumsum(-1)", "torch.randn(16, 300)"),
+    "cumsum_columns": SmallOp("x", "return x.cumsum(0)", "torch.randn(256, 40)"),
     "dict_out": SmallOp("x", "return {'a': (x * 2, x.sum(-1)), 'b': [x.exp()], 'n': 3}", "torch.randn(8, 20)"),
     "embedding_pos": SmallOp(
         "i",
@@ -180,6 +181,9 @@ OPS: dict[str, SmallOp] = {
         "torch.randn(2, 10, 32)",
         init="self.a = nn.MultiheadAttention(32, 4, batch_first=True)",
     ),
+    "min_nan": SmallOp(
+        "x", "return x.min(dim=1)[0]", "torch.where(torch.rand(64, 300) < 0.01, float('nan'), torch.randn(64, 300))"
+    ),
     "mlp": SmallOp(
         "x",
         "return self.net(x)",
@@ -192,6 +196,11 @@ OPS: dict[str, SmallOp] = {
     ),
     "permute_out": SmallOp("x", "return x.permute(2, 0, 1) * 3", "torch.randn(4, 50, 70)"),
     "prod_any_all": SmallOp("x", "return (x.prod(-1), (x > 2).any(-1), (x > -3).all(0))", "torch.randn(16, 30)"),
+    "rope_interleaved": SmallOp(
+        "x, f",
+        "a, b = x[..., 0::2], x[..., 1::2]\nc, s = f.cos(), f.sin()\nreturn torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)",
+        "torch.randn(2, 4, 32, 16), torch.randn(32, 8)",
+    ),
     "rms_norm_mod": SmallOp("x", "return self.n(x)", "torch.randn(64, 512)", init="self.n = nn.RMSNorm(512)"),
     "scalar_args": SmallOp(
         "x, scale, causal, shift",

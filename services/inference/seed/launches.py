@@ -8,8 +8,8 @@ LARGE_TILE = 8192
 """Elements of one tile that 256 threads still hold in registers: 32 each."""
 
 
-def configuration_texts(written: WrittenKernel, kernel: PlainKernel) -> list[str]:
-    """One triton.Config for each choice, the default first."""
+def choices_of(written: WrittenKernel, kernel: PlainKernel) -> list[Configuration]:
+    """What autotuning chooses among, the default first; with one choice there is nothing to tune."""
     offered = configurations(written)
     fixed = 1
     for name, size in kernel.constants.items():
@@ -19,7 +19,7 @@ def configuration_texts(written: WrittenKernel, kernel: PlainKernel) -> list[str
     if "BLOCK_ROWS" in dict(largest.blocks) and largest.block_elements * fixed < LARGE_TILE // 2:
         taller = _taller(largest, kernel, fixed)
         choices += [taller] if taller.block_elements > largest.block_elements else []
-    return [_configuration_text(choice) for choice in dict.fromkeys(choices)]
+    return list(dict.fromkeys(choices))
 
 
 def _named(choice: Configuration, names: dict[str, str]) -> Configuration:
@@ -37,16 +37,35 @@ def _taller(choice: Configuration, kernel: PlainKernel, fixed: int) -> Configura
     return Configuration(tuple((blocks | {"BLOCK_ROWS": tall}).items()), max(choice.num_warps, 8), choice.num_stages)
 
 
+def decorator_lines(choices: list[Configuration], sizes: list[str], restored: list[str]) -> list[str]:
+    """@triton.autotune over the choices. `sizes`: the arguments that ask for another; `restored`: written in place."""
+    keys, pointers = (", ".join(f'"{name}"' for name in names) for names in (sizes, restored))
+    lines = ["@triton.autotune(", "    configs=[", *(f"        {_configuration_text(choice)}," for choice in choices)]
+    lines += ["    ],", f"    key=[{keys}],"]
+    return [*lines, *([f"    restore_value=[{pointers}],"] if restored else []), ")"]
+
+
 def _configuration_text(choice: Configuration) -> str:
     blocks = ", ".join(f'"{name}": {size}' for name, size in choice.blocks)
     stages = f", num_stages={choice.num_stages}"
     return f"triton.Config({{{blocks}}}, num_warps={choice.num_warps}{stages})"
 
 
-def grid_text(kernel: PlainKernel) -> str:
-    """The grid as a function of the tuned tile sizes."""
+def launch_options(choices: list[Configuration]) -> list[str]:
+    """Keywords of a launch that nothing tunes."""
+    if len(choices) > 1:
+        return []
+    (only,) = choices
+    blocks = [f"{name}={size}" for name, size in only.blocks]
+    return [*blocks, f"num_warps={only.num_warps}", f"num_stages={only.num_stages}"]
+
+
+def grid_text(kernel: PlainKernel, choices: list[Configuration]) -> str:
+    """The grid: numbers, or where tile sizes are tuned a function of them."""
+    tuned = set(kernel.blocks.values()) if len(choices) > 1 else set()
+    fixed = dict(choices[0].blocks)
     sizes = [
-        f'triton.cdiv({count}, meta["{block}"])' if block in kernel.blocks.values() else str(count)
+        f'triton.cdiv({count}, meta["{block}"])' if block in tuned else str(-(-count // fixed.get(block, 1)))
         for count, block in kernel.grid
     ]
-    return f"lambda meta: ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+    return f"{'lambda meta: ' if tuned else ''}({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

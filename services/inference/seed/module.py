@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.contracts import AtenGraph, GraphInput, InputKind, TensorSpec
+from services.inference.seed.configurations import Configuration
 from services.inference.seed.errors import NoSeedError
 from services.inference.seed.forward import (
     MODULE_NAMES,
@@ -26,19 +27,14 @@ from services.inference.seed.forward import (
 from services.inference.seed.graph import call_name, tensor_leaves
 from services.inference.seed.kernels import PlainKernel, rewrite_kernel
 from services.inference.seed.kernels.device_functions import FUNCTIONS, needed_functions
-from services.inference.seed.launches import configuration_texts, grid_text
+from services.inference.seed.launches import choices_of, decorator_lines, grid_text, launch_options
+from services.inference.seed.operators import EXTREMES, STEPS, VIEWS, WITH_BIAS, call_text, plain_word, words_of
 from services.inference.seed.program import Allocation, Launch, LibraryCall, Program, Rename, WrittenKernel
 from services.inference.seed.results import output_names
 from services.inference.seed.state import Constructor, constructor
 from services.inference.seed.views import contiguous_stride, is_contiguous
 
 LONGEST_NAME = 36
-_VIEWS = {
-    "t", "view", "_unsafe_view", "reshape", "expand", "split", "chunk", "unsqueeze", "squeeze", "transpose", "permute",
-    "slice", "select", "detach", "clone", "alias", "unbind", "split_with_sizes", "lift_fresh", "_to_copy", "empty",
-    "as_strided", "unsafe_split",
-}  # fmt: skip
-_EXTREMES = {"max", "amax", "min", "amin", "aminmax", "argmax", "argmin", "max_pool2d_with_indices", "topk", "cummax"}
 
 
 @dataclass
@@ -68,7 +64,7 @@ class _Assembly:
         self.parameters = _parameter_names(graph)
         self.values = Values(graph, program, self.parameters)
         self.operators = {call_name(node.name): node.target.split(".")[1] for node in graph.nodes}
-        self.kernels: dict[str, tuple[str, PlainKernel]] = {}
+        self.kernels: dict[str, tuple[str, PlainKernel, list[Configuration]]] = {}
         self.kernel_sources: list[str] = []
         self.functions: set[str] = set()
         self.combines: dict[str, str] = {}
@@ -150,7 +146,7 @@ class _Assembly:
 
     def _launch(self, step: Launch) -> None:
         written = self.program.kernels[step.kernel]
-        name, kernel = self.kernels.get(step.kernel) or self._rewrite(step, written)
+        name, kernel, choices = self.kernels.get(step.kernel) or self._rewrite(step, written)
         arguments = dict(zip(written.pointer_types, step.arguments, strict=True))
         for original, argument in arguments.items():
             base = base_name(argument)
@@ -158,9 +154,10 @@ class _Assembly:
                 self._allocate(base, kernel.stored.get(original, "joined"))
         texts = [self.values.argument(arguments[original]) for original, _ in kernel.parameters]
         texts += [f"{key}={value}" for key, value in kernel.constants.items()]
-        self.lines += launch_lines(name, grid_text(kernel), texts)
+        texts += launch_options(choices)
+        self.lines += launch_lines(name, grid_text(kernel, choices), texts)
 
-    def _rewrite(self, step: Launch, written: WrittenKernel) -> tuple[str, PlainKernel]:
+    def _rewrite(self, step: Launch, written: WrittenKernel) -> tuple[str, PlainKernel, list[Configuration]]:
         """The kernel, named after its first launch."""
         tensors: dict[str, str] = {}
         for original, argument in zip(written.pointer_types, step.arguments, strict=True):
@@ -172,15 +169,21 @@ class _Assembly:
                 tensors[original] = self.values.word(argument)
         operators = self._operators_of(written)
         shape = self._result_shape(step, written)
-        kernel = rewrite_kernel(written, tensors, shape, exact_extremes=bool(_EXTREMES & set(operators)))
+        kernel = rewrite_kernel(written, tensors, shape, exact_extremes=bool(EXTREMES & set(operators)))
         name = self._kernel_name(operators, written)
-        self.kernels[step.kernel] = (name, kernel)
+        choices = choices_of(written, kernel)
+        self.kernels[step.kernel] = (name, kernel, choices)
         self.functions |= kernel.functions
         self.combines |= kernel.combines
         self.libdevice |= kernel.libdevice
-        self.fused += [operator for operator in operators if operator not in _VIEWS]
-        self.kernel_sources.append(self._kernel_text(name, kernel, written, step, operators))
-        return name, kernel
+        self.fused += [operator for operator in operators if operator not in VIEWS]
+        tuning = []
+        if len(choices) > 1:
+            sizes = [key for key in kernel.constants if not key.startswith("BLOCK")]
+            tuning = decorator_lines(choices, sizes, kernel.mutated)
+        text = self._kernel_text(name, kernel, written, step, operators)
+        self.kernel_sources.append("\n".join([*tuning, text]))
+        return self.kernels[step.kernel]
 
     def _result_shape(self, step: Launch, written: WrittenKernel) -> list[int]:
         """Shape of a dense buffer that the kernel fills."""
@@ -189,13 +192,21 @@ class _Assembly:
         return list(allocation.shape) if allocation and _is_dense(allocation) else []
 
     def _operators_of(self, written: WrittenKernel) -> list[str]:
-        """ATen operators that a kernel computes, one for each call, in the graph's order."""
-        return [operator for name, operator in self.operators.items() if name in written.sources]
+        """ATen operators that a kernel computes, one for each call, in the graph's order.
+
+        "addmm.bias" where a library does the product.
+        """
+        library = {name for step in self.program.steps if isinstance(step, LibraryCall) for name in step.sources}
+        return [
+            f"{operator}.bias" if name in library and operator in WITH_BIAS else operator
+            for name, operator in self.operators.items()
+            if name in written.sources
+        ]
 
     def _kernel_name(self, operators: list[str], written: WrittenKernel) -> str:
-        words = list(dict.fromkeys(_plain_word(operator) for operator in operators if operator not in _VIEWS))
+        words = list(dict.fromkeys(plain_word(operator) for operator in operators if operator not in VIEWS))
         if not words:
-            words = _words_of(written.name)
+            words = words_of(written.name)
         while len("_".join(words[:4])) > LONGEST_NAME and len(words) > 2:
             words = words[: min(len(words), 4) - 1]
         name = "_".join(words[:4])
@@ -205,14 +216,7 @@ class _Assembly:
     def _kernel_text(
         self, name: str, kernel: PlainKernel, written: WrittenKernel, step: Launch, operators: list[str]
     ) -> str:
-        choices = configuration_texts(written, kernel)
-        keys = [f'"{key}"' for key in kernel.constants if not key.startswith("BLOCK")]
-        restored = ", ".join(f'"{pointer}"' for pointer in kernel.mutated)
-        lines = ["@triton.autotune(", "    configs=["]
-        lines += [f"        {choice}," for choice in choices]
-        lines += ["    ],", f"    key=[{', '.join(keys)}],"]
-        lines += [f"    restore_value=[{restored}],"] if restored else []
-        lines += [")", "@triton.jit"]
+        lines = ["@triton.jit"]
         parameters = [new for _, new in kernel.parameters]
         parameters += [f"{constant}: tl.constexpr" for constant in kernel.constants]
         parameters += [f"{block}: tl.constexpr" for block in kernel.blocks.values()]
@@ -221,11 +225,11 @@ class _Assembly:
         return "\n".join([*lines, *kernel.lines])
 
     def _docstring(self, kernel: PlainKernel, written: WrittenKernel, step: Launch, operators: list[str]) -> list[str]:
-        named = [f"aten.{operator}" for operator in dict.fromkeys(operators) if operator not in _VIEWS]
+        named = [call_text(operator) for operator in dict.fromkeys(operators) if operator not in VIEWS]
         if not operators:
-            text = f"One step of {' and '.join(_words_of(written.name)).replace('_', ' ')}."
+            text = STEPS.get(written_words := "_".join(words_of(written.name))) or f"Computes {written_words}."
         else:
-            named = named or [f"aten.{operator}" for operator in dict.fromkeys(operators)]
+            named = named or [call_text(operator) for operator in dict.fromkeys(operators)]
             text = f"{'Fuses' if len(named) > 1 else 'Computes'} {', '.join(named)}."
         head = textwrap.wrap(text, WIDTH - 7, initial_indent='    """', subsequent_indent="    ")
         arguments = dict(zip(written.pointer_types, step.arguments, strict=True))
@@ -346,6 +350,8 @@ class _Assembly:
 
 _CHECK = '''def check_input(name, tensor, shape, stride, dtype):
     """Refuse a tensor that the kernels were not specialised for."""
+    if tensor.shape == shape and tensor.stride() == stride and tensor.dtype == dtype:
+        return
     strides_fit = all(
         size == 1 or got == want for size, got, want in zip(tensor.shape, tensor.stride(), stride, strict=False)
     )
@@ -377,17 +383,6 @@ def _argument_sources(graph: AtenGraph) -> list[str]:
     return [item.source for item in graph.inputs if item.kind is InputKind.INPUT] + list(graph.scalars)
 
 
-def _plain_word(operator: str) -> str:
-    word = operator.strip("_").removeprefix("native_").removesuffix("_forward").removeprefix("linalg_")
-    return "log_softmax" if word == "log_softmax" else word
-
-
-def _words_of(name: str) -> list[str]:
-    """Words of Inductor's own kernel name, for one that computes no call of the graph."""
-    stem = re.sub(r"^triton_[a-z]+_fused_?|_?\d+$", "", name)
-    return ["softmax_statistics"] if "prepare_softmax" in stem else [stem.strip("_") or "copy"]
-
-
 def _is_dense(step: Allocation) -> bool:
     spec = TensorSpec(shape=list(step.shape), stride=list(step.stride), dtype="")
     return is_contiguous(spec) or list(step.stride) == contiguous_stride(spec.shape)
@@ -399,4 +394,4 @@ def _title(name: str) -> str:
 
 def fused_operators(seed: Seed) -> Sequence[str]:
     """Operators in plain words, each once."""
-    return list(dict.fromkeys(_plain_word(operator) for operator in seed.fused))
+    return list(dict.fromkeys(plain_word(operator) for operator in seed.fused))

@@ -38,7 +38,7 @@ def view_text(base: str, spec: TensorSpec | None, view: TensorSpec, offset: int,
             return base
         if is_contiguous(spec) and is_contiguous(view) and spec.numel == view.numel:
             return f"{base}.view({', '.join(map(str, view.shape))})" if view.shape else f"{base}.view(())"
-        if text := _permuted(base, spec, view):
+        if text := _permuted(base, spec, view) or _split_and_permuted(base, spec, view):
             return text
     start = str(offset) if own_storage else f"{base}.storage_offset() + {offset}" if offset else ""
     tail = f", {start}" if start and start != "0" else ""
@@ -60,6 +60,16 @@ def _permuted(base: str, spec: TensorSpec, view: TensorSpec) -> str | None:
                 return f"{base}.transpose({changed[0]}, {changed[1]})"
             return f"{base}.permute({', '.join(map(str, order))})"
     return None
+
+
+def _split_and_permuted(base: str, spec: TensorSpec, view: TensorSpec) -> str | None:
+    """The whole of a dense tensor in other dimensions, in another order."""
+    order = sorted(range(len(view.shape)), key=lambda i: (-view.stride[i], view.shape[i] == 1))
+    shape = [view.shape[i] for i in order]
+    dense = TensorSpec(shape=shape, stride=contiguous_stride(shape), dtype=spec.dtype)
+    if not is_contiguous(spec) or spec.numel != view.numel:
+        return None
+    return _permuted(f"{base}.view({', '.join(map(str, shape))})", dense, view)
 
 
 def _tuple(values: list[int]) -> str:

@@ -1,7 +1,7 @@
 """Constants in a kernel: Inductor writes typed one-element tensors, a person writes literals."""
 
 import ast
-from typing import Any
+from typing import Any, TypeGuard
 
 from services.inference.seed.errors import NoSeedError
 from services.inference.seed.kernels.facts import LONG_DTYPES, FactBook, call_name, is_float, short_dtype
@@ -30,6 +30,14 @@ def negated(node: ast.Constant) -> ast.Constant:
 def is_number(node: ast.expr, number: float) -> bool:
     """Whether an expression is this floating literal."""
     return isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value == number
+
+
+def is_times_minus_one(node: ast.expr) -> TypeGuard[ast.BinOp]:
+    """Whether an expression is a product with -1."""
+    match node:
+        case ast.BinOp(op=ast.Mult(), right=ast.Constant(value=int(factor))):
+            return factor == -1
+    return False
 
 
 def is_negative(node: ast.Constant) -> bool:

@@ -149,6 +149,11 @@ def call_name(node: ast.expr) -> str:
     return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
 
 
+def dotted(name: str) -> ast.expr:
+    """The expression "tl.load"."""
+    return ast.parse(name, mode="eval").body
+
+
 def load_in(node: ast.expr) -> ast.Call | None:
     """The load that an expression is, perhaps under a cast."""
     match node:
@@ -157,6 +162,16 @@ def load_in(node: ast.expr) -> ast.Call | None:
         case ast.Call() if call_name(node) == "tl.load":
             return node
     return None
+
+
+def keeps_dims(node: ast.Call) -> bool:
+    """Whether a call keeps the dimension that it reduces."""
+    return any(keyword.arg == "keep_dims" and ast.unparse(keyword.value) == "True" for keyword in node.keywords)
+
+
+def without_slices(node: ast.expr) -> ast.expr:
+    """The expression below its subscripts."""
+    return without_slices(node.value) if isinstance(node, ast.Subscript) else node
 
 
 def pointer_name(address: ast.expr) -> str:

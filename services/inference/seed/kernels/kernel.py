@@ -36,7 +36,7 @@ _FIXED_NAMES = {
     },
 }  # fmt: skip
 _NAMED_VALUES = {"mean", "variance", "mean_square", "rstd"}
-_NAMED_CALLS = ("tl.sum", "tl.max", "tl.min", "tl.reduce", "tl.associative_scan")
+_NAMED_CALLS = ("tl.max", "tl.min", "tl.reduce", "tl.associative_scan")
 
 
 @dataclass
@@ -158,7 +158,8 @@ class _Writer:
             self._assign_carried(name, new, depth)
             return
         once = self.reads[name] == 1 and local[name] == 1
-        plain = load_in(value) is None and not call_name(value).startswith(_NAMED_CALLS)
+        computed = value.value if isinstance(value, ast.Subscript) else value
+        plain = load_in(value) is None and not call_name(computed).startswith(_NAMED_CALLS)
         named = value_name(new) in _NAMED_VALUES
         if once and plain and not named and len(ast.unparse(new)) <= LONGEST_INLINE:
             self.final[name] = self.pending[name] = new

@@ -98,9 +98,10 @@ def value_name(expression: ast.expr) -> str:
                 return "normalized"
             return "scaled" if isinstance(right, ast.Constant) else "product"
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant() | ast.Name(id="n_cols")):
-            if _mentions(left, "m2") or _mentions(left, "deviation_sum"):
+            squares = _has_square(left)
+            if _mentions(left, "m2") or _mentions(left, "deviation_sum") or (squares and _mentions(left, "centered")):
                 return "variance"
-            if _mentions(left, "square_sum"):
+            if squares:
                 return "mean_square"
             return "mean" if "sum" in ast.unparse(left) else "ratio"
         case ast.BinOp(left=left, op=ast.Div(), right=right):

@@ -12,18 +12,31 @@ from services.inference.seed.kernels.constants import (
     is_full_scalar,
     is_negative,
     is_number,
+    is_times_minus_one,
     negated,
 )
 from services.inference.seed.kernels.device_functions import TRITON_HELPERS
-from services.inference.seed.kernels.facts import FactBook, Facts, assign, call_name, is_float, loop_over, short_dtype
+from services.inference.seed.kernels.facts import (
+    FactBook,
+    Facts,
+    assign,
+    call_name,
+    dotted,
+    is_float,
+    keeps_dims,
+    loop_over,
+    short_dtype,
+    without_slices,
+)
+from services.inference.seed.kernels.masks import JOINT_MASKS, is_true, mask_keyword, within_row, zero_outside
 
 _AXIS_OF = {"xindex": "x", "yindex": "y", "zindex": "z", "r0_index": "r", "r0_base": "r"}
 _MASK_OF = {"xmask": "x", "ymask": "y", "zmask": "z", "r0_mask": "r"}
-JOINT_MASKS = {frozenset(("r0_mask", "xmask")): "rxmask", frozenset(("ymask", "xmask")): "yxmask"}
 _DROPPED = {"rnumel", "RBLOCK", "roffset", "rindex", "rbase"}
 _ALIASES = {"rindex": "r0_index", "rbase": "r0_base", "roffset": "r0_offset", "RBLOCK": "R0_BLOCK"}
 _PLAIN_TL = {"exp", "exp2", "log", "log2", "rsqrt", "sqrt", "floor", "ceil", "erf", "abs", "sin", "cos"}
 _TL_NAMES = {"sqrt": "sqrt_rn"}
+_AXIS_ONE = ast.keyword("axis", ast.Constant(1))
 _REDUCE_BY = {"prod": "multiply", "any": "either"}
 KEEPS_ROWS = {"online_softmax_finish", "welford_finish", "largest_with_index", "smallest_with_index"}
 """Functions of ours whose results already are columns of shape [rows, 1]."""
@@ -48,6 +61,8 @@ class Normaliser(ast.NodeTransformer):
         self.full_masks: set[str] = set()
         self.seen_masks: set[str] = set()
         self.columns: set[str] = set()
+        self.zero_filled: dict[str, set[str]] = {}
+        """Names of loads that give 0 where a mask does not hold -> the masks."""
         self.widened: dict[str, ast.expr] = {}
         """Names of 64-bit copies of 32-bit indices -> the index."""
         indices = {name: Facts(frozenset(axis), "i32") for name, axis in _AXIS_OF.items()}
@@ -88,7 +103,7 @@ class Normaliser(ast.NodeTransformer):
             return []
         if name in _DROPPED:
             return []
-        if name in _MASK_OF and call_name(_without_full_slice(value)).startswith("tl.full"):
+        if name in _MASK_OF and call_name(without_slices(value)).startswith("tl.full"):
             self.full_masks.add(name)
             return []
         if name in _AXIS_OF and name != "r0_base":
@@ -100,6 +115,8 @@ class Normaliser(ast.NodeTransformer):
         if name not in _AXIS_OF and name not in _MASK_OF:
             known = self.book.names.get(name) if name in self.carried else None
             self.book.names[name] = known or self.book.of(new)
+        if masks := zero_outside(new):
+            self.zero_filled[name] = masks
         if (plain := _narrow(self, new)) is not new:
             self.widened[name] = plain
         return [assign(ast.Name(name), new), *self._joint_mask(name)]
@@ -152,7 +169,7 @@ class Normaliser(ast.NodeTransformer):
         left, right = self.new(node.left), self.new(node.right)
         if isinstance(node.op, ast.BitAnd):
             for one, other in ((left, right), (right, left)):
-                if _is_true(one):
+                if is_true(one):
                     return other
             pair = frozenset(side.id for side in (left, right) if isinstance(side, ast.Name))
             if pair in JOINT_MASKS:
@@ -170,6 +187,8 @@ class Normaliser(ast.NodeTransformer):
             return left
         if isinstance(node.op, ast.Add) and isinstance(right, ast.Constant) and is_negative(right):
             return ast.BinOp(left, ast.Sub(), negated(right))
+        if isinstance(node.op, ast.Add) and is_times_minus_one(right):
+            return ast.BinOp(left, ast.Sub(), right.left)
         return ast.BinOp(left, node.op, right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
@@ -252,17 +271,17 @@ class Normaliser(ast.NodeTransformer):
                 left, right = right, left
             if isinstance(right, ast.Constant) and is_float(self.book.of(left).dtype):
                 right = ast.Constant(float(ast.literal_eval(right)))
-            propagate = ast.keyword("propagate_nan", _dotted("tl.PropagateNan.ALL"))
+            propagate = ast.keyword("propagate_nan", dotted("tl.PropagateNan.ALL"))
             keywords = [] if (self.book.of(left).dtype or "").startswith("i") else [propagate]
-            return ast.Call(_dotted(f"tl.{short}"), [left, right], keywords)
+            return ast.Call(dotted(f"tl.{short}"), [left, right], keywords)
         if short in {"max2", "min2"}:
             return self._extreme(args[0], short[:3])
         if short in _REDUCE_BY:
             return self._reduce(args[0], _REDUCE_BY[short])
         if short == "select_one":
-            masked = ast.Call(_dotted("tl.where"), [args[1], args[0], ast.Constant(0)], [])
-            keep = [ast.keyword("keep_dims", ast.Constant(True))] if _keeps_dims(node) else []
-            return ast.Call(_dotted("tl.sum"), [masked], [_axis_one(), *keep])
+            masked = ast.Call(dotted("tl.where"), [args[1], args[0], ast.Constant(0)], [])
+            keep = [ast.keyword("keep_dims", ast.Constant(True))] if keeps_dims(node) else []
+            return ast.Call(dotted("tl.sum"), [masked], [_AXIS_ONE, *keep])
         if short == "promote_to_tensor":
             return args[0]
         if short in TRITON_HELPERS:
@@ -272,11 +291,11 @@ class Normaliser(ast.NodeTransformer):
     def _extreme(self, value: ast.expr, short: str) -> ast.expr:
         if self.exact_extremes and not (self.book.of(value).dtype or "").startswith("i"):
             return self._reduce(value, "nan_maximum" if short == "max" else "nan_minimum")
-        return ast.Call(_dotted(f"tl.{short}"), [self._wide(value)], [_axis_one()])
+        return ast.Call(dotted(f"tl.{short}"), [self._wide(value)], [_AXIS_ONE])
 
     def _reduce(self, value: ast.expr, combine: str) -> ast.expr:
         self.functions.add(combine)
-        return ast.Call(_dotted("tl.reduce"), [self._wide(value), ast.Constant(1), ast.Name(combine)], [])
+        return ast.Call(dotted("tl.reduce"), [self._wide(value), ast.Constant(1), ast.Name(combine)], [])
 
     def _function(self, name: str, args: list[ast.expr]) -> ast.expr:
         self.functions.add(name)
@@ -297,11 +316,11 @@ class Normaliser(ast.NodeTransformer):
         if short == "signbit" and is_full_scalar(args[0]) and isinstance(args[0], ast.Call):
             return ast.Constant(int(math.copysign(1.0, ast.literal_eval(args[0].args[1])) < 0))
         if short in _PLAIN_TL and self.book.of(args[0]).dtype in {"fp32", None, "i32", "i64"}:
-            return ast.Call(_dotted(f"tl.{_TL_NAMES.get(short, short)}"), args, [])
+            return ast.Call(dotted(f"tl.{_TL_NAMES.get(short, short)}"), args, [])
         if owner == "tl_math" and short in _PLAIN_TL | {"fma"}:
-            return ast.Call(_dotted(f"tl.{short}"), args, [])
+            return ast.Call(dotted(f"tl.{short}"), args, [])
         self.libdevice = True
-        return ast.Call(_dotted(f"libdevice.{short}"), args, [])
+        return ast.Call(dotted(f"libdevice.{short}"), args, [])
 
     def _triton(self, node: ast.Call, short: str) -> ast.expr:
         if short == "load":
@@ -311,11 +330,13 @@ class Normaliser(ast.NodeTransformer):
         args = [self.new(argument) for argument in node.args]
         keywords = [ast.keyword(keyword.arg, self.new(keyword.value)) for keyword in node.keywords]
         if short in {"sum", "max", "min", "reduce"} and len(args) == 2:
-            return ast.Call(node.func, [self._wide(args[0])], [_axis_one()])
+            return ast.Call(node.func, [self._wide(args[0])], [_AXIS_ONE])
         if short == "where":
             return self._where(node, args)
         if short == "full" and "shape" in ast.unparse(args[0]):
             return ast.Call(node.func, [ast.List([ast.Constant(1)]), args[1], dtype_expression(self.book, args[2])], [])
+        if short == "full" and not is_full_scalar(node) and isinstance(args[1], ast.Constant) and args[1].value == 0:
+            return ast.Call(dotted("tl.zeros"), [args[0], args[2]], [])
         if short in {"store", "atomic_add"}:
             return self._store(node, short, args, keywords)
         if short == "associative_scan":
@@ -328,16 +349,23 @@ class Normaliser(ast.NodeTransformer):
 
     def _where(self, node: ast.Call, args: list[ast.expr]) -> ast.expr:
         condition, first, second = args
-        if _is_true(condition):
+        condition = within_row(condition)
+        if is_true(condition) or self._is_zero_outside(condition, first, second):
             return first
         first, second = self._pair(first, second, any_integer=True)
         return ast.Call(node.func, [condition, first, second], [])
+
+    def _is_zero_outside(self, condition: ast.expr, value: ast.expr, other: ast.expr) -> bool:
+        """Whether the value already is 0 wherever the condition does not hold."""
+        if not (isinstance(condition, ast.Name) and isinstance(value, ast.Name) and isinstance(other, ast.Constant)):
+            return False
+        return other.value == 0 and condition.id in self.zero_filled.get(value.id, set())
 
     def _load(self, node: ast.Call) -> ast.expr:
         address = self.new(node.args[0])
         keywords = []
         if len(node.args) > 1:
-            keywords = _mask_keyword(self.new(node.args[1]))
+            keywords = mask_keyword(self.new(node.args[1]))
         for keyword in node.keywords:
             if keyword.arg == "other" and not keywords:
                 continue
@@ -345,7 +373,7 @@ class Normaliser(ast.NodeTransformer):
         return ast.Call(node.func, [tidy_address(address)], keywords)
 
     def _store(self, node: ast.Call, short: str, args: list[ast.expr], keywords: list[ast.keyword]) -> ast.expr:
-        mask = _mask_keyword(args[2]) if len(args) > 2 else []
+        mask = mask_keyword(args[2]) if len(args) > 2 else []
         kept = [keyword for keyword in keywords if short == "atomic_add" and keyword.arg == "sem"]
         value = as_literal(args[1], None, any_integer=True)
         return ast.Call(node.func, [tidy_address(args[0]), value], mask + kept)
@@ -358,7 +386,7 @@ class Normaliser(ast.NodeTransformer):
         shape = ast.List([ast.Name("XBLOCK"), ast.Name("R0_BLOCK")])
         if is_full_scalar(value) and isinstance(value, ast.Call):
             return ast.Call(value.func, [shape, *value.args[1:]], [])
-        return ast.Call(_dotted("tl.broadcast_to"), [value, shape], [])
+        return ast.Call(dotted("tl.broadcast_to"), [value, shape], [])
 
 
 def _narrow(normaliser: Normaliser, node: ast.expr) -> ast.expr:
@@ -370,28 +398,3 @@ def _narrow(normaliser: Normaliser, node: ast.expr) -> ast.expr:
         case ast.Name(id=name) if name in normaliser.widened:
             return normaliser.widened[name]
     return node
-
-
-def _keeps_dims(node: ast.Call) -> bool:
-    return any(keyword.arg == "keep_dims" and ast.unparse(keyword.value) == "True" for keyword in node.keywords)
-
-
-def _mask_keyword(mask: ast.expr) -> list[ast.keyword]:
-    nothing = isinstance(mask, ast.Constant) and mask.value in (None, True)
-    return [] if nothing else [ast.keyword("mask", mask)]
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _without_full_slice(node: ast.expr) -> ast.expr:
-    return _without_full_slice(node.value) if isinstance(node, ast.Subscript) else node
-
-
-def _axis_one() -> ast.keyword:
-    return ast.keyword("axis", ast.Constant(1))
-
-
-def _dotted(name: str) -> ast.expr:
-    return ast.parse(name, mode="eval").body

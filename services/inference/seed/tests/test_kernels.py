@@ -175,3 +175,30 @@ def test_what_has_no_plain_form_is_refused(statement: str, reason: str) -> None:
     body = f"{POINTWISE}\n    tmp0 = tl.load(in_ptr0 + (x0), xmask)\n    {statement}\n"
     with pytest.raises(NoSeedError, match=reason):
         rewritten(body, {"in_ptr0": "fp32"})
+
+
+@pytest.mark.parametrize(
+    ("value", "neutral", "reduced"),
+    [
+        ("tmp0", "0", "x"),
+        ("tmp1", "0", "tl.where(col_mask, tl.exp(x), 0)"),
+        ("tmp0", 'float("-inf")', 'tl.where(col_mask, x, float("-inf"))'),
+    ],
+)
+def test_a_reduction_masks_only_what_its_row_needs(value: str, neutral: str, reduced: str) -> None:
+    kernel = rewritten(
+        REDUCTION
+        + f"""
+    r0_index = r0_base
+    r0_mask = r0_index < r0_numel
+    tmp0 = tl.load(in_ptr0 + (r0_index + 3000*x0), r0_mask & xmask, other=0.0)
+    tmp1 = libdevice.exp(tmp0)
+    tmp2 = tl.where(r0_mask & xmask, {value}, {neutral})
+    tmp3 = tl.sum(tmp2, 1)[:, None]
+    tl.store(out_ptr0 + (x0), tmp3, xmask)
+""",
+        {"in_ptr0": "fp32", "out_ptr0": "fp32"},
+        blocks="XBLOCK R0_BLOCK",
+        sizes="xnumel, r0_numel",
+    )
+    assert f"out = tl.sum({reduced}, axis=1)[:, None]" in text(kernel)

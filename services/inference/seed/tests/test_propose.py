@@ -167,3 +167,25 @@ def test_calls_with_names_of_python_are_named_in_the_file() -> None:
     result = proposed(graph(nodes=nodes))
     assert "Fuses aten.sum, aten.relu." in source_of(result)
     assert "(sum, relu)" in result.proposals[0].title
+
+
+def test_a_product_of_the_library_leaves_its_bias_to_the_kernel() -> None:
+    inputs = [
+        {"name": "bias", "kind": "parameter", "source": "bias", "spec": spec(64)},
+        {"name": "x", "kind": "input", "source": "0", "spec": spec(128, 64)},
+        {"name": "y", "kind": "input", "source": "1", "spec": spec(64, 64)},
+    ]
+    product = {"name": "mm", "target": "aten.addmm.default", "args": [{"node": name} for name in ("bias", "x", "y")]}
+    relu = {"name": "relu", "target": "aten.relu.default", "args": [{"node": "mm"}]}
+    result = proposed(graph(inputs=inputs, nodes=[product, relu], forward_parameters=["x", "y"]))
+    assert "Fuses the bias of aten.addmm, aten.relu." in source_of(result)
+    assert "(bias, relu)" in result.proposals[0].title
+
+
+def test_a_kernel_with_one_choice_is_launched_without_tuning() -> None:
+    inputs = [{"name": "x", "kind": "input", "source": "0", "spec": spec(64)}]
+    mean = {"name": "mean", "target": "aten.mean.default", "args": [{"node": "x"}]}
+    state = {"init_parameters": "", "init_values": {}}
+    source = source_of(proposed(graph(inputs=inputs, nodes=[mean], output={"node": "mean"}, **state), source=""))
+    assert "autotune" not in source
+    assert "mean_kernel[(1,)](x, out, n_cols=64, BLOCK_COLS=64, BLOCK_ROWS=1, num_warps=2, num_stages=1)" in source

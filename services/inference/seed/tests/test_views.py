@@ -21,6 +21,8 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
         (BASE, BASE.view(2, 2, 6), "x.view(2, 2, 6)"),
         (BASE.view(2, 3, 4), BASE.view(2, 3, 4).transpose(0, 2), "x.transpose(0, 2)"),
         (BASE.view(2, 3, 4), BASE.view(2, 3, 4).permute(1, 2, 0), "x.permute(1, 2, 0)"),
+        (BASE, BASE.view(2, 2, 6).transpose(1, 2), "x.view(2, 2, 6).transpose(1, 2)"),
+        (BASE, BASE.view(2, 2, 2, 3).permute(0, 2, 1, 3), "x.view(2, 2, 2, 3).transpose(1, 2)"),
         (BASE, BASE[1:3, ::2], "x.as_strided((2, 3), (6, 2), 6)"),
         (BASE, BASE.diagonal(), "x.as_strided((4,), (7,))"),
     ],
