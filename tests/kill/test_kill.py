@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.stack import USERNAME, Stack, running
@@ -74,3 +75,17 @@ def test_a_killed_process_loses_nothing(killed: Stack, op: int, victim: str) -> 
     killed.wait_for(lambda: not killed.rows(ACTIVE, run_ids), 150, "both runs to end")
     assert killed.rows(STATES, run_ids) == [(pk, "passed") for pk in pks]
     assert killed.rows(VERDICTS, run_ids) == [(pk, 1) for pk in pks]
+
+
+def test_a_killed_supervisor_leaves_nothing_in_the_way(killed: Stack, op: int) -> None:
+    (pk,) = (int(pk) for pk in killed.shell(RUN.format(op=op, count=1)).split())
+    run_ids = json.dumps([pk])
+    killed.wait_for(lambda: killed.rows(STARTED, run_ids), 60, "the run to start")
+    assert killed.process is not None
+    orphans = psutil.Process(killed.process.pid).children(recursive=True)
+    killed.process.kill()
+    assert killed.wait_end() != 0
+    killed.start()
+    killed.wait_for(lambda: not killed.rows(ACTIVE, run_ids), 150, "the run to end")
+    assert killed.rows(STATES, run_ids) == [(pk, "passed")]
+    assert not [process for process in orphans if process.is_running() and "celery" in " ".join(process.cmdline())]

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import shlex
+import signal
 import socket
 import sys
 import time
@@ -25,6 +26,8 @@ from webapp.fleet.models import Worker
 from webapp.settings import HOME
 
 TAIL_LINES = 25
+_MARK = "WARPSMITH_STACK"
+"""In the environment of each process of a stack: the state folder it belongs to."""
 LOG_BYTES = 5_000_000
 
 
@@ -33,19 +36,25 @@ class StackError(RuntimeError):
 
 
 @contextlib.contextmanager
-def only_one(home: Path) -> Iterator[None]:
-    """Hold the state folder; raises StackError while another stack does."""
+def only_one(home: Path, where: str = "starting") -> Iterator[None]:
+    """Hold the state folder and say `where` it is held; raises StackError while another stack does.
+
+    By a record lock, which a process that the holder forks does not inherit.
+    """
     home.mkdir(parents=True, exist_ok=True)
     with (home / "up.lock").open("a+") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
             lock.seek(0)
             where = lock.read().strip()
             raise StackError(
                 f"Warpsmith already runs from {home} ({where}). Open it there, or stop it with Ctrl-C first. "
                 "For a second one give it its own state folder: WARPSMITH_HOME=/path."
             ) from None
+        lock.truncate(0)
+        lock.write(where)
+        lock.flush()
         yield
 
 
@@ -154,14 +163,37 @@ class LogPrinter(Printer):  # type: ignore[misc]
         return file
 
 
+def end_orphans(home: Path) -> None:
+    """Kill what a supervisor that was itself killed left behind; call it only while holding the state folder."""
+    deadline = time.monotonic() + 10
+    while (orphans := _marked(home)) and time.monotonic() < deadline:
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _marked(home: Path) -> list[int]:
+    """Processes of a stack of this state folder."""
+    mark = f"{_MARK}={home.resolve()}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:  # another user's, or gone
+            continue
+    return found
+
+
 def run_stack(host: str, port: int, *, show: bool = True, env: dict[str, str] | None = None) -> int:
     """Start all processes and wait; one that dies ends all. Gives the exit code, 0 after Ctrl-C.
 
     Raises StackError where it cannot start, or when a process died, with the end of its log.
     """
-    with only_one(HOME):
+    with only_one(HOME, f"http://{host}:{port}, process {os.getpid()}"):
+        end_orphans(HOME)
         check_port(host, port)
-        (HOME / "up.lock").write_text(f"http://{host}:{port}, process {os.getpid()}")
         prepare()
         printer = LogPrinter(HOME / "log", show)
         manager = Manager(printer)
@@ -172,6 +204,7 @@ def run_stack(host: str, port: int, *, show: bool = True, env: dict[str, str] | 
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "",
             "WARPSMITH_HOME": str(HOME.resolve()),
+            _MARK: str(HOME.resolve()),
             **(env or {}),
         }
         for name, command in commands(host, port).items():
