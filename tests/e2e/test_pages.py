@@ -211,3 +211,17 @@ def test_everything_can_be_read_and_sent_without_scripts(
     page.get_by_role("link", name="Evidence", exact=True).click()
     expect(page.get_by_text("Kernels that ran")).to_be_visible()
     context.close()
+
+
+def test_a_double_click_starts_one_run(site: str, alice: User, page: Page) -> None:
+    op = screened_op(alice)
+    page.goto(f"{site}/ops/{op.pk}/")
+    page.get_by_role("button", name="Optimise").evaluate(
+        "button => { button.click(); setTimeout(() => button.click(), 60); }"
+    )
+    page.wait_for_url(re.compile(r"/runs/\d+/$"))
+    assert Run.objects.count() == 1
+    page.go_back()
+    page.get_by_role("button", name="Optimise").click()
+    page.wait_for_url(re.compile(r"/runs/\d+/$"))
+    assert Run.objects.count() == 2

@@ -51,6 +51,17 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// A form goes up once: a double click starts one run, not two. After a while, or back on the page, it may go again.
+const sent = new Set();
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post" || event.defaultPrevented) return;
+  if (sent.has(form)) event.preventDefault();
+  sent.add(form);
+  setTimeout(() => sent.delete(form), 5000);
+});
+window.addEventListener("pageshow", () => sent.clear());
+
 // Op form: text files go into the editor, where they can be read and changed; others go up as they are,
 // so that the server says what they are.
 const form = document.querySelector("[data-op-form]");
