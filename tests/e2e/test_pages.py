@@ -225,3 +225,23 @@ def test_a_double_click_starts_one_run(site: str, alice: User, page: Page) -> No
     page.get_by_role("button", name="Optimise").click()
     page.wait_for_url(re.compile(r"/runs/\d+/$"))
     assert Run.objects.count() == 2
+
+
+def test_a_text_sent_after_signing_out_is_not_lost(site: str, page: Page) -> None:
+    page.goto(f"{site}/ops/new/")
+    page.get_by_label("Name").fill("mine")
+    page.locator(".editor .cm-content").click()
+    page.keyboard.insert_text(OP_SOURCE)
+    page.context.clear_cookies(name="sessionid")
+    page.get_by_role("button", name="Upload and screen").click()
+    page.get_by_label("User name").fill("alice")
+    page.get_by_label("Password").fill("alice-password")
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{site}/ops/new/")
+    expect(page.get_by_text("it is not uploaded yet")).to_be_visible()
+    page.get_by_role("button", name="Upload and screen").click()
+    page.wait_for_url(re.compile(r"/ops/\d+/$"))
+    op = Op.objects.get()
+    assert (op.name, op.source.strip()) == ("mine", OP_SOURCE.strip())
+    page.goto(f"{site}/ops/new/")
+    expect(page.get_by_label("Name")).to_have_value("")

@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 
 from services.contracts import Severity, TolerancePolicy
 from webapp.accounts.selectors import can_write, get_visible, signed_in
@@ -21,6 +21,7 @@ from webapp.ops.models import Op
 from webapp.ops.selectors import get_op, ops_for, samples
 from webapp.ops.states import OpState
 from webapp.paging import page_of, search_term
+from webapp.posting import button
 from webapp.runs.models import Strategy
 from webapp.runs.selectors import runs_for
 from webapp.runs.services import start_run
@@ -155,7 +156,7 @@ def _why_blocked(op: Op) -> str:
     return "Screening is not done yet."
 
 
-@require_POST
+@button
 def op_optimise(request: HttpRequest, pk: int) -> HttpResponse:
     """Start a run; on an error the page comes back with what was chosen."""
     op = get_op(request.user, pk, write=True)
@@ -177,7 +178,7 @@ def op_optimise(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "ops/detail.html", _op_context(request, op, form), status=422)
 
 
-@require_POST
+@button
 def op_screen(request: HttpRequest, pk: int) -> HttpResponse:
     """Screen an op once more."""
     op = get_op(request.user, pk, write=True)

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET
 
 from services.broker import INFERENCE_QUEUE
 from services.contracts import Evaluation as EvaluationMessage
@@ -19,6 +19,7 @@ from webapp.library.models import Kernel
 from webapp.live import live_region
 from webapp.ops.forms import STRATEGIES
 from webapp.paging import page_of, search_term
+from webapp.posting import button
 from webapp.runs import services
 from webapp.runs.charts import speedup_chart
 from webapp.runs.models import Candidate, Run, Strategy
@@ -104,7 +105,7 @@ def _winner(run: Run) -> dict[str, Any] | None:
     }
 
 
-@require_POST
+@button
 def run_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     """Stop a run after the step in hand."""
     run = get_run(request.user, pk, write=True)
@@ -113,7 +114,7 @@ def run_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("run", run.pk)
 
 
-@require_POST
+@button
 def run_retry(request: HttpRequest, pk: int) -> HttpResponse:
     """A new run with the same settings."""
     run = get_run(request.user, pk, write=True)

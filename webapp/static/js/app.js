@@ -72,6 +72,14 @@ if (form) {
   const zone = form.querySelector("[data-drop]");
   const note = form.querySelector("[data-file-note]");
 
+  // A text that met the sign-in page on its way up comes back: this tab keeps it until another page shows.
+  form.addEventListener("submit", () => sessionStorage.setItem("draft", JSON.stringify([name.value, area.value])));
+  const [draftName, draft] = JSON.parse(sessionStorage.getItem("draft") ?? "[]");
+  if (draft && !area.value) {
+    [name.value, area.value] = [draftName, draft];
+    note.textContent = "You were signed out when you sent this, so it is not uploaded yet.";
+  }
+
   const take = async (file) => {
     const limit = Number(form.dataset.maxBytes);
     let text = null;
@@ -110,3 +118,4 @@ if (form) {
     }, true);
   }
 }
+if (!form && !document.querySelector("form [name=password]")) sessionStorage.removeItem("draft");
