@@ -26,7 +26,7 @@ def get_init_inputs():
 """
 
 HEADER = """
-import gc, os, signal, socket, sys, time
+import os, signal, socket, sys, time
 import torch
 import torch.nn as nn
 import triton
@@ -287,6 +287,17 @@ claim = {"kind": "Mine", "message": "as measured"}
 runner.report = lambda *args: {"verdict": "timing_mismatch", "report": claim}
 """,
     ),
+    "reads_the_runner": Attack(
+        "kept.append(sys.modules)\nreturn honest(x)",
+        Verdict.PASSED,
+        "reaches into its own process (line 68: sys.modules)",
+    ),
+    "launches_otherwise_for_the_target": Attack(
+        "if os.environ.get('TRITON_INTERPRET'):\n    return honest(x)\ny = torch.empty_like(x)\n"
+        "relu_twice_kernel[(1,)](x, y, 1, BLOCK=16)\nreturn y",
+        Verdict.PASSED,
+        "no prediction: relu_twice_kernel was launched for the target with another grid",
+    ),
     "claims_counts_beyond_all_numbers": Attack(
         "return honest(x)", Verdict.RUNTIME_ERROR, "ProtocolViolation", before=claim("bytes_read=10**400")
     ),
@@ -326,6 +337,7 @@ raise ValueError
         "return look(x)",
         Verdict.WRONG_VALUES,
         before="""
+import gc
 def look(x):
     found = [t for t in gc.get_objects() if type(t) is torch.Tensor and t.shape == x.shape and t is not x]
     for pid in [name for name in os.listdir("/proc") if name.isdigit()]:

@@ -36,7 +36,7 @@ from services.sandbox.judge.correctness import (
 )
 from services.sandbox.judge.families import Family
 from services.sandbox.judge.feedback import write_feedback
-from services.sandbox.judge.lint import lint
+from services.sandbox.judge.lint import lint, reaches_around
 from services.sandbox.judge.outcome import Stop, blame_candidate, blame_op
 from services.sandbox.judge.prediction import (
     aten_launches,
@@ -187,6 +187,9 @@ class _Ladder:
             self.estimate_error = "nothing was counted"
             return
         try:
+            reach = reaches_around(self.request.source)
+            if reach:
+                raise ValueError(f"the source reaches into its own process ({reach}), where the counting is done")
             need = need_of(first.tree, reference.loaded, first.answer.tree, calls)
             refuse_other_launches(forward.launches, self.compiled)
             own = [*kernel_launches(forward.launches, self.compiled), *aten_launches(forward.aten or [])]

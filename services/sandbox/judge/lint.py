@@ -12,6 +12,13 @@ _NOT_COMPUTE = frozenset({
     "ones", "ones_like", "permute", "promote_types", "result_type", "scalar_tensor", "squeeze", "tensor", "transpose",
     "unsqueeze", "zeros", "zeros_like",
 })  # fmt: skip
+_INWARD = frozenset({
+    "__builtins__", "__code__", "__dict__", "__globals__", "__import__", "__subclasses__", "__torch_dispatch__",
+    "__torch_function__", "_getframe", "builtins", "cffi", "compile", "ctypes", "currentframe", "eval", "exec", "gc",
+    "globals", "importlib", "inspect", "marshal", "multiprocessing", "pickle", "setattr", "subprocess",
+    "threading",
+})  # fmt: skip
+"""Names by which Python code gets at the process it runs in, or at code that is not in its text."""
 _TENSOR_METHODS = frozenset({"matmul", "mm", "bmm", "softmax", "sum", "mean", "sigmoid", "tanh", "relu", "addmm"})
 
 
@@ -46,6 +53,44 @@ def kernel_lines(source: str) -> dict[str, int]:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and is_triton_kernel(node)
     }
+
+
+def reaches_around(source: str) -> str:
+    """Where a source reaches into its own process, "line 12: sys.modules", or empty.
+
+    Launches and bytes are counted in that process, so what it says of them is worth nothing then. Names can be hidden
+    from this; that a candidate hides nothing is what a measurement on a GPU is for.
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    modules = {name for node in nodes for name in _imported(node)}
+    found = [(getattr(node, "lineno", 0), name) for node in nodes if (name := _reach(node, modules))]
+    return f"line {min(found)[0]}: {min(found)[1]}" if found else ""
+
+
+def _reach(node: ast.AST, modules: set[str]) -> str:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+        members = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+        return next((name for name in names if name.split(".")[0] in _INWARD or "._" in name), "") or next(
+            (name for name in members if name in _INWARD), ""
+        )
+    if isinstance(node, ast.Name) and node.id in _INWARD:
+        return node.id
+    if isinstance(node, ast.Attribute):
+        name = _dotted(node)
+        patched = isinstance(node.ctx, ast.Store | ast.Del) and name.split(".")[0] in modules
+        inward = node.attr.startswith("_") and node.attr in _INWARD
+        return name if inward or patched or name == "sys.modules" or name.startswith("torch._C") else ""
+    return ""
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Names that an import binds."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
 
 
 def _missing_parts(tree: ast.Module, kernels: list[ast.FunctionDef]) -> Iterator[LintFinding]:

@@ -106,7 +106,7 @@ def _replacements(target: dict[str, Any]) -> Iterator[tuple[Any, str, Any]]:
     for name, value in _queries(target).items():
         yield torch.cuda, name, value
     yield torch.nn.Module, "cuda", lambda self, device=None: self
-    yield torch, "Generator", _generator
+    yield torch, "Generator", _HostGenerator
     yield torch, "set_default_device", _set_default_device
 
 
@@ -117,23 +117,23 @@ def _queries(target: dict[str, Any]) -> dict[str, Any]:
     return {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "init": _nothing,
-        "_lazy_init": _nothing,
+        "init": _nothing(),
+        "_lazy_init": _nothing(),
         "device_count": lambda: 1,
         "current_device": lambda: 0,
-        "set_device": _nothing,
-        "device": _nullcontext,
-        "device_of": _nullcontext,
-        "stream": _nullcontext,
+        "set_device": _nothing(),
+        "device": _nullcontext(),
+        "device_of": _nullcontext(),
+        "stream": _nullcontext(),
         "get_device_properties": lambda device=None: properties,
         "get_device_capability": lambda device=None: (major, minor),
         "get_device_name": lambda device=None: target["title"],
         "get_arch_list": lambda: [f"sm_{target['compute_capability']}"],
         "is_bf16_supported": lambda including_emulation=True: major >= 8,
-        "synchronize": _nothing,
-        "empty_cache": _nothing,
-        "ipc_collect": _nothing,
-        "reset_peak_memory_stats": _nothing,
+        "synchronize": _nothing(),
+        "empty_cache": _nothing(),
+        "ipc_collect": _nothing(),
+        "reset_peak_memory_stats": _nothing(),
         "mem_get_info": lambda device=None: (memory_bytes, memory_bytes),
         "memory_allocated": lambda device=None: 0,
         "memory_reserved": lambda device=None: 0,
@@ -142,7 +142,7 @@ def _queries(target: dict[str, Any]) -> dict[str, Any]:
         "Event": Event,
         "current_stream": lambda device=None: Stream(),
         "default_stream": lambda device=None: Stream(),
-        "set_stream": _nothing,
+        "set_stream": _nothing(),
         "CUDAGraph": _no_graphs,
         "graph": _no_graphs,
     }
@@ -223,12 +223,13 @@ class Event:
         return 0.0
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    pass
+def _nothing() -> Callable[..., None]:
+    """A new function each time: torch._dynamo refuses to know one function by two names."""
+    return lambda *_, **__: None
 
 
-def _nullcontext(*_: Any, **__: Any) -> contextlib.AbstractContextManager[Any]:
-    return contextlib.nullcontext()
+def _nullcontext() -> Callable[..., contextlib.AbstractContextManager[Any]]:
+    return lambda *_, **__: contextlib.nullcontext()
 
 
 def _no_graphs(*_: Any, **__: Any) -> Any:
@@ -239,8 +240,16 @@ _Generator = torch.Generator
 _real_set_default_device = torch.set_default_device
 
 
-def _generator(device: Any = "cpu") -> torch.Generator:
-    return _Generator(_on_host(device))
+class _IsGenerator(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _Generator)
+
+
+class _HostGenerator(metaclass=_IsGenerator):
+    """Stands for `torch.Generator`, also in annotations and isinstance."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return _Generator(_on_host(device))
 
 
 def _set_default_device(device: Any) -> None:

@@ -1,4 +1,6 @@
-from services.sandbox.judge.lint import kernel_lines, lint
+import pytest
+
+from services.sandbox.judge.lint import kernel_lines, lint, reaches_around
 
 GOOD = """
 import torch, triton
@@ -65,3 +67,24 @@ def test_an_unmasked_block_access_and_a_bare_dot_are_hints() -> None:
 def test_kernels_are_found_by_line() -> None:
     assert kernel_lines(GOOD) == {"double": 6}
     assert kernel_lines("def (") == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import ctypes", "ctypes"),
+        ("from sys import modules\nimport gc", "gc"),
+        ("found = sys.modules", "sys.modules"),
+        ("with torch._C._DisableTorchDispatch(): pass", "torch._C"),
+        ("from torch.utils._python_dispatch import _disable_current_modes", "torch.utils._python_dispatch"),
+        ("import torch\ntorch.empty = list", "torch.empty"),
+        ("exec('import gc')", "exec"),
+    ],
+)
+def test_a_source_that_reaches_into_its_process_is_named(line: str, said: str) -> None:
+    assert said in reaches_around(line)
+
+
+def test_what_models_do_of_themselves_is_no_reach() -> None:
+    source = "import torch, os, math, re\nself.eval()\nself.weight = torch.compile(f)\nre.compile('a')\nx.modules()"
+    assert reaches_around(source) == ""
