@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from rich.console import Console
 from rich.padding import Padding
@@ -75,6 +76,11 @@ def running_stack(host: str, port: int, console: Console, *, demo: bool = False)
                 stack.wait(timeout=30)
             except subprocess.TimeoutExpired:
                 os.killpg(stack.pid, signal.SIGKILL)
+
+
+def address_of(home: Path) -> str:
+    """Where the web of the running stack is, as the stack wrote it into its lock."""
+    return (home / "up.lock").read_text().partition(",")[0]
 
 
 def optimize_source(

@@ -8,10 +8,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
+from services.contracts import target_spec
 from webapp.accounts.services import ensure_user_with_team
-from webapp.fleet.stack import StackError
+from webapp.fleet.stack import StackError, is_up
 from webapp.ops.selectors import samples
-from webapp.runs.local import EXIT_ERRORED, exit_code, optimize_source, running_stack, show_result
+from webapp.runs.local import EXIT_ERRORED, address_of, exit_code, optimize_source, running_stack, show_result
 from webapp.settings import ENV, HOME
 
 DEMO_USER = "demo"
@@ -38,24 +39,28 @@ class Command(BaseCommand):
             raise CommandError(f"No such sample. Choose one of: {', '.join(sample.slug for sample in samples())}.")
         host, port = options["host"], options["port"]
         try:
+            target = target_spec(options["target"]).name
+        except ValueError as error:
+            raise CommandError(str(error), returncode=EXIT_ERRORED) from None
+        running_elsewhere = is_up(HOME)
+        try:
             with running_stack(host, port, console, demo=True) as alive:
                 password = demo_password()
                 owner = ensure_user_with_team(DEMO_USER, password)
-                console.rule(f"{chosen.title} for {options['target']}")
-                op, run = optimize_source(
-                    chosen.slug, chosen.source, owner, console, alive, target=options["target"], max_turns=4
-                )
+                console.rule(f"{chosen.title} for {target}")
+                op, run = optimize_source(chosen.slug, chosen.source, owner, console, alive, target=target, max_turns=4)
                 if run:
                     show_result(run, console)
                 code = exit_code(op, run)
                 if options["once"]:
                     sys.exit(code)
-                address = f"http://{host}:{port}" + (f"/runs/{run.pk}/" if run else "/")
                 console.rule("The web is running")
                 console.print(
-                    f"  {address}\n  sign in as [bold]{DEMO_USER}[/] with [bold]{password}[/]\n  Ctrl-C ends all."
+                    f"  {address_of(HOME)}{f'/runs/{run.pk}/' if run else '/'}\n"
+                    f"  sign in as [bold]{DEMO_USER}[/] with [bold]{password}[/]\n"
+                    f"  {'It was running before, and goes on.' if running_elsewhere else 'Ctrl-C ends all.'}"
                 )
-                while alive():
+                while alive() and not running_elsewhere:
                     time.sleep(0.5)
         except KeyboardInterrupt:
             console.print("Stopped.")
