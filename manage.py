@@ -20,4 +20,5 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("Stopped.")
+        sys.stderr.write("Stopped.\n")
+        sys.exit(130)
