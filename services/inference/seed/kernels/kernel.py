@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,6 +52,8 @@ class PlainKernel:
     """Inductor's tile size -> the new one."""
     grid: list[tuple[int, str]]
     """(elements, tile size) of each grid axis."""
+    elements: int
+    """Of all tiles together, reduced ones included."""
     lines: list[str]
     functions: set[str]
     combines: dict[str, str] = field(default_factory=dict)
@@ -300,6 +303,7 @@ class _Writer:
             constants=constants | fixed_blocks,
             blocks=blocks,
             grid=self._grid(written, blocks),
+            elements=math.prod(normaliser.sizes.values()),
             lines=self.lines,
             functions=normaliser.functions,
             combines={new: _combine_source(new, old, written) for old, new in self.combines.items()},

@@ -189,3 +189,11 @@ def test_a_kernel_with_one_choice_is_launched_without_tuning() -> None:
     source = source_of(proposed(graph(inputs=inputs, nodes=[mean], output={"node": "mean"}, **state), source=""))
     assert "autotune" not in source
     assert "mean_kernel[(1,)](x, out, n_cols=64, BLOCK_COLS=64, BLOCK_ROWS=1, num_warps=2, num_stages=1)" in source
+
+
+def test_a_large_kernel_is_tuned_and_its_offsets_have_64_bits() -> None:
+    x = {"name": "x", "kind": "input", "source": "0", "spec": spec(1 << 26, 64)}
+    source = source_of(proposed(graph(inputs=[graph().inputs[0], x])))
+    assert "@triton.autotune(" in source
+    assert "offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE" in source
+    assert "[lambda meta: (triton.cdiv(4294967296, meta" in source
