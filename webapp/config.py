@@ -24,19 +24,26 @@ class WebSettings(BaseSettings):
     model_config = SettingsConfigDict(env_file=BASE_DIR / ".env", extra="ignore")
 
     debug: bool = False
+    """Django's debug pages, which show source and settings: never where others can reach the web."""
     demo: bool = False
     """Shows the demo login on the sign-in page; set by `manage.py demo`."""
     warpsmith_home: Path = BASE_DIR / "var"
     """State of a one-machine installation: database, broker, logs, secret."""
     secret_key: SecretStr | None = None
+    """Signs sessions. Unset: made once in the state folder; the same on all web machines otherwise."""
     allowed_hosts: CommaList = ["localhost", "127.0.0.1", "[::1]"]
+    """Host names under which the web answers; with another one a browser gets 400."""
     csrf_trusted_origins: CommaList = []
+    """Further origins whose forms are taken, e.g. https://warpsmith.example, where a proxy changes the host."""
     https: bool = False
     """Secure cookies and HSTS: set it where TLS ends in front of the web."""
     database_url: str = ""
+    """Empty: SQLite in the state folder."""
     default_target: str = "h200"
+    """GPU that forms and commands offer first: h200, h100, a100 or b200."""
 
     max_source_bytes: int = Field(1_000_000, gt=0)
+    """Largest source of an op."""
     max_attempts: int = Field(3, gt=0)
     """How often work whose worker died is tried again."""
     queued_lease_s: float = Field(600, gt=0)
@@ -44,6 +51,7 @@ class WebSettings(BaseSettings):
     working_lease_s: float = Field(45, gt=0)
     """Workers renew it every 10 s; a dead worker's work starts again after it."""
     recover_every_s: float = Field(5, gt=0)
+    """How often lost work is looked for."""
 
 
 def local_secret_path(settings: WebSettings) -> Path:
