@@ -121,7 +121,8 @@ def test_every_message_is_answered(broker: Broker, start_worker: Any) -> None:
     start_worker()
     broker.send({"turn_id": "unreadable", "attempt": 2, "colour": "blue"})
     broker.send(request("no-model"))
-    broker.send(request("unknown-gpu") | {"proposer": "seed", "graph": "no graph"})
+    graph = {"inputs": [], "nodes": [], "output": {"node": "x"}}
+    broker.send(request("unknown-gpu") | {"proposer": "seed", "graph": graph, "target": "abacus"})
     results = [ProposeResult.model_validate(item) for item in broker.received(RECORD_PROPOSALS, count=3)]
     assert [(result.turn_id, result.outcome) for result in results] == [
         ("unreadable", ProposeOutcome.FAILED),
@@ -130,6 +131,7 @@ def test_every_message_is_answered(broker: Broker, start_worker: Any) -> None:
     ]
     assert "of another version than the web (proposer, op, colour)" in results[0].reason
     assert "set INFERENCE_BASE_URL" in results[1].reason
+    assert "The seed proposer failed: ValueError: unknown target GPU 'abacus'" in results[2].reason
     assert WorkerReport.model_validate(broker.received(RECORD_WORKER)[0]).model == ""
 
 
