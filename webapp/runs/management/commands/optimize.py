@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from services.contracts import target_spec
+from webapp.accounts.models import User
 from webapp.accounts.services import ensure_user_with_team
 from webapp.fleet.stack import StackError
 from webapp.ops.models import Op
@@ -33,6 +34,11 @@ class Command(BaseCommand):
             "--target", default=ENV.default_target, help="GPU to make the kernel for (default %(default)s)"
         )
         parser.add_argument("--turns", type=int, default=4, help="largest number of turns, the seed's included")
+        parser.add_argument(
+            "--user",
+            default=LOCAL_USER,
+            help="whose team keeps op and kernel (default %(default)s)",
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object instead of the display")
         parser.add_argument("--port", type=int, default=8000, help="port of the web while the run goes on")
 
@@ -51,7 +57,7 @@ class Command(BaseCommand):
         console = Console(file=sys.stderr if options["json"] else sys.stdout)
         try:
             with running_stack("127.0.0.1", options["port"], console) as alive:
-                owner = ensure_user_with_team(LOCAL_USER)
+                owner = _owner(options["user"])
                 op, run = optimize_source(
                     path.stem, source, owner, console, alive, target=target, max_turns=options["turns"]
                 )
@@ -62,6 +68,14 @@ class Command(BaseCommand):
         elif run:
             show_result(run, console)
         sys.exit(exit_code(op, run))
+
+
+def _owner(username: str) -> User:
+    if username != LOCAL_USER and not User.objects.filter(username=username).exists():
+        raise CommandError(
+            f"There is no user {username!r}: `manage.py createsuperuser` makes one.", returncode=EXIT_ERRORED
+        )
+    return ensure_user_with_team(username)
 
 
 def _result(op: Op, run: Run | None) -> dict[str, Any]:
