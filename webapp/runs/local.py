@@ -138,6 +138,8 @@ def show_result(run: Run, console: Console) -> None:
         facts.add_row("why", Text(report.estimate.sentence))
     if report.timing:
         facts.add_row("speedup", f"{report.timing.ratio:.2f}x measured against {report.timing.baseline}")
+    if kernel.evaluation.speedup is not None and kernel.evaluation.speedup <= 1:
+        facts.add_row("", "[yellow]correct, but not faster than eager: nothing is gained by using it[/]")
     ran = sum(1 for family in report.families if family.passed)
     facts.add_row("checked", f"{ran} input families against a float64 golden, isolation {report.isolation}")
     for launched in report.kernels:

@@ -14,7 +14,7 @@ from webapp.accounts.selectors import can_write, get_visible, signed_in
 from webapp.accounts.templatetags.look import verdict_look
 from webapp.codeview import Mark
 from webapp.downloads import file_stem, python_file
-from webapp.fleet.selectors import living_workers, queue_for_target
+from webapp.fleet.selectors import configured_model, living_workers, queue_for_target
 from webapp.library.models import Kernel
 from webapp.live import live_region
 from webapp.ops.forms import STRATEGIES
@@ -73,6 +73,7 @@ def _run_context(request: HttpRequest, run: Run) -> dict[str, Any]:
         "strategy": STRATEGIES[Strategy(run.strategy)],
         "writes": can_write(request.user, run.op.team),
         "missing": _missing_queue(run, rows),
+        "no_model": run.state == RunState.FAILED and not configured_model(),
     }
 
 

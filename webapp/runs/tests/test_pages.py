@@ -331,3 +331,16 @@ def test_wrong_values_say_where(alice: User) -> None:
     page = client_of(alice).get(reverse("candidate", args=[candidate.pk])).content.decode()
     for words in ("48399 of 49984 elements differ", "[50, 423]", "got 0.5, expected 0.25", "6.70e-02", "row-failed"):
         assert words in page, words
+
+
+def test_a_kernel_that_is_no_faster_is_not_praised(alice: User) -> None:
+    run = begun_run(alice)
+    record_evaluation(passed(proposed(run), speedup=0.97))
+    stepped(run)
+    assert "not faster than eager" in text_of(client_of(alice).get(reverse("run", args=[run.pk])))
+    assert "not faster than eager" not in text_of(client_of(alice).get(reverse("run", args=[passed_run(alice).pk])))
+
+
+def test_a_failed_run_says_that_a_model_could_go_on(alice: User) -> None:
+    page = text_of(client_of(alice).get(reverse("run", args=[failed_run(alice).pk])))
+    assert "Only the compiler seed was asked" in page
