@@ -22,13 +22,20 @@ _INWARD = frozenset({
 _TENSOR_METHODS = frozenset({"matmul", "mm", "bmm", "softmax", "sum", "mean", "sigmoid", "tanh", "relu", "addmm"})
 
 
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What reading a source may raise: the last two where it is nested too deep."""
+
+
 def lint(source: str) -> list[LintFinding]:
     """Hints on a candidate's source, each with its line; an unreadable source gives the syntax error alone."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
+        return _findings(ast.parse(source))
+    except UNREADABLE as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
-        return [LintFinding(code="syntax_error", message=str(error), line=line)]
+        return [LintFinding(code="syntax_error", message=str(error) or "nested too deep", line=line)]
+
+
+def _findings(tree: ast.Module) -> list[LintFinding]:
     kernels = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and is_triton_kernel(node)]
     findings = [*_missing_parts(tree, kernels), *_forward_findings(tree)]
     for kernel in kernels:
@@ -45,14 +52,11 @@ def is_triton_kernel(function: ast.FunctionDef) -> bool:
 def kernel_lines(source: str) -> dict[str, int]:
     """The line of each Triton kernel's `def`, by name; empty for an unreadable source."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+        nodes = list(ast.walk(ast.parse(source)))
+        kernels = [node for node in nodes if isinstance(node, ast.FunctionDef) and is_triton_kernel(node)]
+    except UNREADABLE:
         return {}
-    return {
-        node.name: node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and is_triton_kernel(node)
-    }
+    return {node.name: node.lineno for node in kernels}
 
 
 def reaches_around(source: str) -> str:
@@ -63,10 +67,10 @@ def reaches_around(source: str) -> str:
     """
     try:
         nodes = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    modules = {name for node in nodes for name in _imported(node)}
-    found = [(getattr(node, "lineno", 0), name) for node in nodes if (name := _reach(node, modules))]
+        modules = {name for node in nodes for name in _imported(node)}
+        found = [(getattr(node, "lineno", 0), name) for node in nodes if (name := _reach(node, modules))]
+    except UNREADABLE:
+        return "it is nested too deep to be read"
     return f"line {min(found)[0]}: {min(found)[1]}" if found else ""
 
 

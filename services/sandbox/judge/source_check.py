@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from services.contracts import Finding
 from services.sandbox.judge.findings import finding
+from services.sandbox.judge.lint import UNREADABLE
 
 MAX_SOURCE_BYTES = 1_000_000
 _REQUIRED = ("Model", "get_inputs", "get_init_inputs")
@@ -19,14 +20,14 @@ def check_source(source: str) -> list[Finding]:
         return [finding("nul_bytes", line=line)]
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return [*_missing(tree), *_cuda_devices(tree, source)]
+    except UNREADABLE as error:
         return [_syntax_error(error)]
-    return [*_missing(tree), *_cuda_devices(tree, source)]
 
 
 def _syntax_error(error: Exception) -> Finding:
     if not isinstance(error, SyntaxError):
-        return finding("syntax_error", str(error))
+        return finding("syntax_error", str(error) or "It is nested too deep.")
     code = f": {error.text.strip()}" if error.text else ""
     return finding("syntax_error", f"{error.msg}{code}", error.lineno)
 

@@ -29,14 +29,14 @@ def get_init_inputs():
 
 
 @contextmanager
-def candidate(runners: Runners, body: str, *, wall_s: float = 20.0) -> Iterator[Runner]:
+def candidate(runners: Runners, body: str, *, wall_s: float = 20.0, role: Role = Role.CANDIDATE) -> Iterator[Runner]:
     """A loaded candidate whose forward(self, x) has this body; the names torch, os, sys, time and socket are there."""
     source = (
         "import os, sys, time, socket\nimport torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
         + textwrap.indent(body.strip(), " " * 8)
         + "\ndef get_inputs(): return [torch.ones(4)]\ndef get_init_inputs(): return []\n"
     )
-    with runners.spawn(RunnerKind.INTERPRET, Role.CANDIDATE, wall_s=wall_s) as runner:
+    with runners.spawn(RunnerKind.INTERPRET, role, wall_s=wall_s) as runner:
         runner.load(source, "ModelNew")
         yield runner
 

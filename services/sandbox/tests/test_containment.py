@@ -22,9 +22,9 @@ def answer(runners: Runners, body: str) -> object:
         return run(runners, runner)[0].outputs.structure
 
 
-def fault(runners: Runners, body: str, *, wall_s: float = 20.0) -> RunnerFault:
+def fault(runners: Runners, body: str, *, wall_s: float = 20.0, role: Role = Role.CANDIDATE) -> RunnerFault:
     """What becomes of a forward with this body; afterwards the next candidate must run."""
-    with candidate(runners, body, wall_s=wall_s) as runner, pytest.raises(RunnerFault) as caught:
+    with candidate(runners, body, wall_s=wall_s, role=role) as runner, pytest.raises(RunnerFault) as caught:
         run(runners, runner)
     assert answer(runners, "return 1") == {"value": 1}
     return caught.value
@@ -68,8 +68,18 @@ for _ in range(4):
 time.sleep(60)
 """
     with Runners(SandboxSettings(memory_bytes=3 << 29)) as runners:
-        caught = fault(runners, body, wall_s=60.0)
+        caught = fault(runners, body, wall_s=60.0, role=Role.REFERENCE)
     assert (caught.verdict, caught.report.kind) == (Verdict.OUT_OF_MEMORY, "MemoryLimit")
+
+
+@pytest.mark.parametrize("body", ["os.fork()", "import threading\nthreading.Thread(target=print).start()"])
+def test_nothing_can_work_beside_a_candidate(runners: Runners, body: str) -> None:
+    isolation = probe(SandboxSettings())
+    if not isolation.drops_root and not (isolation.user_namespace and os.geteuid()):
+        pytest.skip("the limit on processes does not bind here")
+    caught = fault(runners, body)
+    assert caught.verdict is Verdict.RUNTIME_ERROR
+    assert caught.report.kind in ("BlockingIOError", "RuntimeError")
 
 
 def test_a_fork_bomb_hits_the_limit_and_dies_as_a_whole(runners: Runners) -> None:
@@ -84,7 +94,7 @@ try:
 except OSError:
     return count
 """
-    with candidate(runners, body) as runner:
+    with candidate(runners, body, role=Role.REFERENCE) as runner:
         structure = run(runners, runner)[0].outputs.structure
         assert isinstance(structure, dict)
         assert 30 < structure["value"] < 64  # type: ignore[operator]
@@ -149,7 +159,7 @@ def test_a_worker_that_is_killed_leaves_no_process() -> None:
 import os, sys
 from services.sandbox.runners import Role, RunnerKind, Runners
 runners = Runners()
-runner = runners.spawn(RunnerKind.INTERPRET, Role.CANDIDATE)
+runner = runners.spawn(RunnerKind.INTERPRET, Role.REFERENCE)
 print(os.getpid(), flush=True)
 runner.load("import time\\nimport os\\nif os.fork() == 0: os.setsid()\\ntime.sleep(300)", "ModelNew")
 """

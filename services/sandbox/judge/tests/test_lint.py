@@ -1,6 +1,7 @@
 import pytest
 
 from services.sandbox.judge.lint import kernel_lines, lint, reaches_around
+from services.sandbox.judge.source_check import check_source
 
 GOOD = """
 import torch, triton
@@ -88,3 +89,11 @@ def test_a_source_that_reaches_into_its_process_is_named(line: str, said: str) -
 def test_what_models_do_of_themselves_is_no_reach() -> None:
     source = "import torch, os, math, re\nself.eval()\nself.weight = torch.compile(f)\nre.compile('a')\nx.modules()"
     assert reaches_around(source) == ""
+
+
+@pytest.mark.parametrize("deep", ["-" * 100_000 + "1", "a" + ".a" * 900, "1+" * 5000 + "1", "not " * 50_000 + "1"])
+def test_a_source_nested_too_deep_is_a_hint_and_no_failure(deep: str) -> None:
+    assert lint(f"x = {deep}")
+    assert kernel_lines(f"x = {deep}") == {}
+    check_source(f"x = {deep}")
+    reaches_around(f"x = {deep}")
