@@ -261,3 +261,4 @@ OPS: dict[str, SmallOp] = {
 
 LIBRARY_ONLY = SmallOp("x, y", "return x @ y", "torch.randn(16, 32), torch.randn(32, 16)")
 SORTING = SmallOp("x", "return torch.sort(x * 2, -1)[0]", "torch.randn(16, 100)")
+POLAR = SmallOp("x", "return torch.view_as_real(torch.polar(torch.ones_like(x), x)) * 2", "torch.randn(16, 32)")

@@ -26,7 +26,7 @@ from services.sandbox.judge.screening import screen
 from services.sandbox.runner.graph_export import export_graph
 from services.sandbox.runners import Runners
 from services.sandbox.settings import SandboxSettings
-from tests.integration.small_ops import LIBRARY_ONLY, OPS, SORTING, SmallOp
+from tests.integration.small_ops import LIBRARY_ONLY, OPS, POLAR, SORTING, SmallOp
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = {path.stem: path.read_text() for path in sorted((ROOT / "tests" / "cases" / "models").glob("*.py"))}
@@ -121,7 +121,9 @@ def test_the_seeds_are_clean_for_the_linter(seeds: dict[str, str], tmp_path: Pat
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-@pytest.mark.parametrize(("op", "reason"), [(LIBRARY_ONLY, "library calls (aten."), (SORTING, "sort_with_index")])
+@pytest.mark.parametrize(
+    ("op", "reason"), [(LIBRARY_ONLY, "library calls (aten."), (SORTING, "sort_with_index"), (POLAR, "aten.polar")]
+)
 def test_what_cannot_be_rewritten_is_said(op: SmallOp, reason: str) -> None:
     result = seeded("op", op.source)
     assert not result.proposals

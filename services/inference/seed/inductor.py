@@ -123,7 +123,8 @@ def _refuse_writes(traced: fx.GraphModule) -> None:
         written = node.args[0] if node.args else None
         mutable = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
         if mutable and isinstance(written, fx.Node) and written.op != "placeholder":
-            raise NoSeedError(f"the compiler splits an operator into writes in place ({node.target}) and loses them")
+            sources = node.meta.get("source_fn_stack") or [("", node.target)]
+            raise NoSeedError(f"the compiler splits {sources[-1][1]} into writes in place, which it then loses")
 
 
 @contextmanager

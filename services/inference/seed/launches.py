@@ -12,8 +12,8 @@ SMALL_KERNEL = 1 << 20
 """Elements of a kernel that is not worth tuning. On an H200 the tuner cost each launch 15 us of host time (41 us in
 place of 26 us, triton 3.6), and over 22 such ops it changed the device time by at most 0.6 us.
 """
-MAX_PROGRAMS = 1024
-"""Programs of a small kernel: a few for each multiprocessor."""
+MAX_PROGRAMS = 512
+"""Programs of a small kernel: about four for each multiprocessor."""
 
 
 def choices_of(written: WrittenKernel, kernel: PlainKernel) -> list[Configuration]:
