@@ -85,8 +85,17 @@ def _packages() -> Iterator[Check]:
         except PackageNotFoundError:
             yield Check(name, False, "not installed", mend)
             continue
-        well = not pin or installed.partition("+")[0] == pin
-        yield Check(name, well, installed if well else f"{installed}, and {pin} is needed", "" if well else mend)
+        locked = not pin or installed.partition("+")[0] == pin
+        well = locked or _runs(name, installed)
+        said = installed if locked else f"{installed}; {pin} is what the lock file has"
+        yield Check(name, well, said, "" if well else mend)
+
+
+def _runs(name: str, installed: str) -> bool:
+    """Whether another version than the locked one is within what was tried: torch 2.11 to 2.13, Triton 3.6 to 3.9."""
+    oldest, newest = {"torch": ((2, 11), (2, 13)), "triton": ((3, 6), (3, 9))}.get(name, ((), ()))
+    found = tuple(int(part) for part in re.findall(r"\d+", installed)[:2])
+    return bool(oldest) and oldest <= found <= newest
 
 
 def _requirements() -> list[str]:
