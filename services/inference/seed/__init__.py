@@ -4,6 +4,7 @@ No model, no GPU and none of the user's code: it starts from the op's ATen graph
 """
 
 import time
+from collections.abc import Sequence
 
 from services.contracts import Proposal, ProposeOutcome, ProposeRequest, ProposeResult, target_spec
 from services.inference.seed.errors import NoSeedError
@@ -44,12 +45,16 @@ def _proposal(request: ProposeRequest) -> Proposal:
     from services.inference.seed.module import fused_operators
 
     seed = compile_seed(request.graph, request.op.source, request.op.name, target_spec(request.target))
-    words = fused_operators(seed)
-    shown = ", ".join(words[:3]) + (", …" if len(words) > 3 else "")
-    kernels = f"{seed.kernel_count} kernel{'s' if seed.kernel_count != 1 else ''}"
-    verb = "fuse" if seed.kernel_count != 1 else "fuses"
-    calls = f"{len(seed.fused)} ATen call{'s' if len(seed.fused) != 1 else ''}"
-    return Proposal(source=seed.source, title=f"compiler seed: {kernels} {verb} {calls} ({shown})")
+    return Proposal(source=seed.source, title=_title(seed.kernel_count, len(seed.fused), fused_operators(seed)))
+
+
+def _title(kernels: int, calls: int, operators: Sequence[str]) -> str:
+    several = "" if kernels == 1 else "s"
+    if not operators:
+        return f"compiler seed: {kernels} kernel{several} for copies into another layout"
+    shown = ", ".join(operators[:3]) + (", …" if len(operators) > 3 else "")
+    verb = "fuses" if kernels == 1 else "fuse"
+    return f"compiler seed: {kernels} kernel{several} {verb} {calls} ATen call{'' if calls == 1 else 's'} ({shown})"
 
 
 __all__ = ["NoSeedError", "propose_seed"]

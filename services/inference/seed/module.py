@@ -228,8 +228,9 @@ class _Assembly:
         named = [call_text(operator) for operator in dict.fromkeys(operators) if operator not in VIEWS]
         if not operators:
             text = STEPS.get(written_words := "_".join(words_of(written.name))) or f"Computes {written_words}."
+        elif not named:
+            text = f"Copies into another layout: {', '.join(map(call_text, dict.fromkeys(operators)))}."
         else:
-            named = named or [call_text(operator) for operator in dict.fromkeys(operators)]
             text = f"{'Fuses' if len(named) > 1 else 'Computes'} {', '.join(named)}."
         head = textwrap.wrap(text, WIDTH - 7, initial_indent='    """', subsequent_indent="    ")
         arguments = dict(zip(written.pointer_types, step.arguments, strict=True))

@@ -197,3 +197,18 @@ def test_a_large_kernel_is_tuned_and_its_offsets_have_64_bits() -> None:
     assert "@triton.autotune(" in source
     assert "offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE" in source
     assert "[lambda meta: (triton.cdiv(4294967296, meta" in source
+
+
+def test_a_kernel_that_only_copies_says_so() -> None:
+    nodes = [
+        {"name": "t", "target": "aten.t.default", "args": [{"node": "x"}]},
+        {
+            "name": "clone",
+            "target": "aten.clone.default",
+            "args": [{"node": "t"}],
+            "kwargs": {"memory_format": {"memory_format": "contiguous_format"}},
+        },
+    ]
+    result = proposed(graph(nodes=nodes, output={"node": "clone"}))
+    assert "Copies into another layout: aten.t, aten.clone." in source_of(result)
+    assert result.proposals[0].title == "compiler seed: 1 kernel for copies into another layout"
