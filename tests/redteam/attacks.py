@@ -191,6 +191,14 @@ class Liar(torch.Tensor):
         Verdict.DECOY_KERNEL,
         "float32[64, 100]",
     ),
+    "bytes_work_and_a_kernel_copies": Attack(
+        "import struct\nrows = [max(v, 0) * 2 for row in x.tolist() for v in row]\n"
+        "torch.empty_like(x)\nvalues = bytearray(struct.pack(f'{len(rows)}f', *rows))\n"
+        "y = torch.frombuffer(values, dtype=torch.float32)\n"
+        "z = torch.empty(0)\nz.set_(y.untyped_storage(), 0, (64, 100), (100, 1))\nreturn copied(z)",
+        Verdict.DECOY_KERNEL,
+        "float32[64, 100]",
+    ),
     "dispatch_is_off_and_a_kernel_copies": Attack(
         "with torch._C._DisableTorchDispatch():\n    y = torch.relu(x) * 2\nreturn copied(y)", Verdict.DECOY_KERNEL
     ),

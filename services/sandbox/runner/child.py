@@ -21,7 +21,7 @@ from . import counting, faults, interpreter, memory, module, trees, wire
 from .cuda_on_host import CudaOnHost
 from .fill import FillUninitialized
 from .graph_export import export_graph
-from .provenance import Provenance
+from .provenance import HELD_BYTES, Provenance
 from .target import compile_launches
 
 Request = dict[str, Any]
@@ -146,7 +146,9 @@ class Session:
         inputs = self._inputs(request, wide=wide)
         if request["seed"] is not None:
             module.seed_everything(request["seed"])
-        provenance = Provenance([self._buffers[key] for key in request["keys"]]) if request["count"] else None
+        held_bytes = HELD_BYTES if self._map_cuda else 0  # only candidates have something to hide
+        leaves = [self._buffers[key] for key in request["keys"]]
+        provenance = Provenance(leaves, held_bytes) if request["count"] else None
         counter = counting.AtenCounter(provenance) if request["count"] else contextlib.nullcontext()
         model.train(request["train"])
         try:
@@ -161,7 +163,7 @@ class Session:
                 seconds = time.perf_counter() - start
         finally:
             model.eval()
-        leaves: list[Tensor] = []
+        leaves = []
         structure = _encode(outputs, leaves, "the result of forward()")
         self._kept["outputs"] = leaves
         return {

@@ -48,7 +48,9 @@ class AtenCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             written = _mutated(func, args, kwargs)
             overwritten = {id(tensor) for tensor in written} if _overwrites(func) else set()
             reads = (tensor for tensor in _tensors((args, kwargs)) if id(tensor) not in overwritten)
-            self._provenance.called(reads, [*_tensors(result), *written])
+            # set_ computes nothing: it adopts a storage, whoever has written that
+            writes = [] if func.overloadpacket.__name__ == "set_" else [*_tensors(result), *written]
+            self._provenance.called(reads, writes)
         return result
 
 

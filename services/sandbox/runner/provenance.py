@@ -15,19 +15,25 @@ from . import trees
 
 _CONSTANT = 256
 """Elements that forward may bring along by itself: scalars and small tables of constants."""
+HELD_BYTES = 1 << 30
+"""Of a candidate's own results that are kept to the end, so that nothing unseen takes the address of one."""
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
 class Provenance:
-    """Follows one forward. `inputs` are its tensor leaves; whatever else is alive when it starts is known too."""
+    """Follows one forward. `inputs` are its tensor leaves; whatever else is alive when it starts is known too.
 
-    def __init__(self, inputs: Sequence[Tensor]) -> None:
+    `held_bytes` of what is known is kept alive.
+    """
+
+    def __init__(self, inputs: Sequence[Tensor], held_bytes: int = 0) -> None:
         alive = [item for item in gc.get_objects() if type(item) in _PLAIN and _has_storage(item)]
         self._seen = {_storage(tensor) for tensor in (*alive, *inputs)}
+        self._held: list[Any] = [tensor.untyped_storage() for tensor in alive] if held_bytes else []
+        self._left_bytes = held_bytes
         self._inputs = {_storage(tensor): i for i, tensor in enumerate(inputs)}
         self._unread = {i for i, tensor in enumerate(inputs) if tensor.numel() > _CONSTANT}
         self._generated: set[int] = set()
-        self._held: list[Any] = []
         self.unseen: list[str] = []
 
     def called(self, reads: Iterable[Tensor], writes: Iterable[Tensor]) -> None:
@@ -62,9 +68,15 @@ class Provenance:
             storage = _storage(tensor)
             if storage not in self._seen:
                 self._seen.add(storage)
-                self._held.append(tensor.untyped_storage())  # so that no other takes its address
+                self._hold(tensor)
             if generated:
                 self._generated.add(storage)
+
+    def _hold(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        if storage.nbytes() <= self._left_bytes:
+            self._left_bytes -= storage.nbytes()
+            self._held.append(storage)
 
 
 def _has_storage(tensor: Tensor) -> bool:
