@@ -127,6 +127,8 @@ def record_evaluation(report: contracts.Evaluation) -> None:
         return
     Run.touch(candidate.turn.run_id)
     if report.verdict is Verdict.INFRASTRUCTURE:
+        if report.attempt != candidate.attempt:  # of a worker that was given up; another has the candidate now
+            return
         retry_candidate(candidate, report.summary, counts=True)
         return
     if not candidate.move(CandidateState.JUDGED, finished_at=timezone.now(), lease_until=None, stage=""):

@@ -241,11 +241,23 @@ def test_an_infrastructure_fault_counts_though_no_worker_reported(
     run = step(services.start_run, ready_op, alice)
     step(services.record_proposals, propose(run.turns.get(), "a = 1"))
     candidate = Candidate.objects.get()
-    for _ in range(ENV.max_attempts + 1):
-        step(services.record_evaluation, evaluation(candidate.pk, "infrastructure"))
+    for attempt in range(1, ENV.max_attempts + 2):
+        step(services.record_evaluation, evaluation(candidate.pk, "infrastructure", attempt=attempt))
     assert len(sent.of(EVALUATE_CANDIDATE)) == ENV.max_attempts
     run.refresh_from_db()
     assert run.state == RunState.ERRORED
+
+
+def test_a_late_fault_of_a_worker_given_up_costs_no_attempt(
+    ready_op: Op, alice: User, step: Any, sent: Sent, evaluation: Make
+) -> None:
+    run = step(services.start_run, ready_op, alice)
+    step(services.record_proposals, propose(run.turns.get(), "a = 1"))
+    candidate = Candidate.objects.get()
+    for _ in range(2):
+        step(services.record_evaluation, evaluation(candidate.pk, "infrastructure", attempt=1))
+    candidate.refresh_from_db()
+    assert (candidate.attempt, len(sent.of(EVALUATE_CANDIDATE))) == (2, 2)
 
 
 def test_cancel_drops_what_waits_and_lets_a_worker_end_its_step(
