@@ -125,6 +125,7 @@ def _valkey(socket_path: Path) -> str:
         "appendonly": "yes",
         "save": '""',
         "loglevel": "warning",
+        "set-proc-title": "no",  # a title is written over the environment, and the mark with it
     }
     return shlex.quote(str(get_binary_path())) + "".join(
         f" --{name} {value if value == chr(34) * 2 else shlex.quote(str(value))}" for name, value in options.items()

@@ -47,6 +47,7 @@ def running_stack(host: str, port: int, console: Console, *, demo: bool = False)
         return
     check_port(host, port)
     prepare()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the stack is stopped too
     started = now()
     log = HOME / "log" / "up.log"
     log.parent.mkdir(parents=True, exist_ok=True)
