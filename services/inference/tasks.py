@@ -39,7 +39,7 @@ class ProposeTask(Task):  # type: ignore[type-arg]
     name=PROPOSE,
     base=ProposeTask,
     bind=True,
-    # What kills its process would kill the next one too, without end; the web sends it again, a bounded number of times.
+    # What kills its process would kill the next one too; the web sends it again, a bounded number of times.
     reject_on_worker_lost=False,
     soft_time_limit=SOFT_LIMIT_S,
     time_limit=HARD_LIMIT_S,
