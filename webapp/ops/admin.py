@@ -1,17 +1,13 @@
 """Operators' pages of ops: to look, not to change."""
 
-from typing import Any
-
 from django.contrib import admin
-from django.http import HttpRequest
 
+from webapp.operators import ReadOnlyAdmin
 from webapp.ops.models import Op
 
 
 @admin.register(Op)
-class OpAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Rows are written by services only."""
-
+class OpAdmin(ReadOnlyAdmin):
     list_display = (
         "name",
         "team",
@@ -25,11 +21,3 @@ class OpAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     )
     search_fields = ("name",)
     list_select_related = True
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never by hand."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never by hand."""
-        return False
