@@ -60,11 +60,11 @@ def local_secret_path(settings: WebSettings) -> Path:
 
 
 def ensure_local_secret() -> None:
-    """Make the local secret key on first use of manage.py, readable by its owner only."""
+    """Make the state folder and the local secret key on first use of manage.py, readable by their owner only."""
     settings = WebSettings()
     path = local_secret_path(settings)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if settings.secret_key is None and not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
         path.write_text(secrets.token_urlsafe(50))
 

@@ -114,8 +114,6 @@ class Loaded(Message):
     state: Annotated[list[StateEntry], Field(max_length=20000)]
     forward_parameters: Annotated[list[Name], Field(max_length=1000)]
     """Names of forward's parameters."""
-    source_line: int | None = None
-    """Line of the class statement."""
 
 
 class AtenCall(Message):

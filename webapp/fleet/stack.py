@@ -9,12 +9,12 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
 from django.core.management import call_command
-from django.utils import timezone
 from dotenv import dotenv_values
 from honcho.manager import Manager
 from honcho.printer import Printer
@@ -187,15 +187,17 @@ def _marked(home: Path) -> list[int]:
     return found
 
 
-def run_stack(host: str, port: int, *, show: bool = True, env: dict[str, str] | None = None) -> int:
+def run_stack(host: str, port: int, *, show: bool = True, prepared: bool = False) -> int:
     """Start all processes and wait; one that dies ends all. Gives the exit code, 0 after Ctrl-C.
 
+    `prepared`: database and static files are up to date already.
     Raises StackError where it cannot start, or when a process died, with the end of its log.
     """
     with only_one(HOME, f"http://{host}:{port}, process {os.getpid()}"):
         end_orphans(HOME)
         check_port(host, port)
-        prepare()
+        if not prepared:
+            prepare()
         printer = LogPrinter(HOME / "log", show)
         manager = Manager(printer)
         environment = {
@@ -206,7 +208,6 @@ def run_stack(host: str, port: int, *, show: bool = True, env: dict[str, str] | 
             "PYTHONDONTWRITEBYTECODE": "",
             "WARPSMITH_HOME": str(HOME.resolve()),
             _MARK: str(HOME.resolve()),
-            **(env or {}),
         }
         for name, command in commands(host, port).items():
             manager.add_process(name, f"exec {command}", env=environment, cwd=str(BASE_DIR))
@@ -232,7 +233,7 @@ def _first_dead(manager: Manager) -> tuple[str, int]:
     return next(((name, rc) for name, rc in dead if rc == code), ("a process", code))
 
 
-def wait_ready(since: Any, *, timeout_s: float = 120, alive: Any = lambda: True) -> None:
+def wait_ready(since: datetime, *, timeout_s: float = 120, alive: Callable[[], bool] = lambda: True) -> None:
     """Wait until the sandbox and inference workers have reported themselves.
 
     Raises StackError after `timeout_s` or when `alive()` is false.
@@ -248,8 +249,3 @@ def wait_ready(since: Any, *, timeout_s: float = 120, alive: Any = lambda: True)
         time.sleep(0.2)
     missing = ", ".join(sorted(needed - seen))
     raise StackError(f"No worker of {missing} reported within {timeout_s:.0f} s: see the logs in {HOME / 'log'}.")
-
-
-def now() -> Any:
-    """The moment to pass to `wait_ready`."""
-    return timezone.now()

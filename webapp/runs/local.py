@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from django.utils import timezone
 from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
@@ -19,7 +20,7 @@ from services.contracts import Severity, Verdict
 from webapp.accounts.models import User
 from webapp.accounts.services import ensure_team
 from webapp.config import BASE_DIR
-from webapp.fleet.stack import StackError, check_port, is_up, now, prepare, wait_ready
+from webapp.fleet.stack import StackError, check_port, is_up, prepare, wait_ready
 from webapp.library.models import Kernel
 from webapp.ops.models import Op
 from webapp.ops.services import create_op
@@ -48,11 +49,11 @@ def running_stack(host: str, port: int, console: Console, *, demo: bool = False)
     check_port(host, port)
     prepare()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the stack is stopped too
-    started = now()
+    started = timezone.now()
     log = HOME / "log" / "up.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as output:
-        command = [sys.executable, "manage.py", "up", "--quiet", "--host", host, "--port", str(port)]
+        command = [sys.executable, "manage.py", "up", "--quiet", "--prepared", "--host", host, "--port", str(port)]
         environment = {**os.environ, **({"DEMO": "1"} if demo else {})}
         stack = subprocess.Popen(
             command, cwd=BASE_DIR, env=environment, stdout=output, stderr=output, start_new_session=True

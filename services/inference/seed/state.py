@@ -159,10 +159,6 @@ def _literal_assignment(name: str, tree: ast.Module) -> str | None:
     return None
 
 
-def _names_stored(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and not _is_load(part)}
-
-
 def _without_plain_attributes(body: list[ast.stmt], needed: set[str]) -> list[ast.stmt]:
     """Without `self.eps = eps` and the like, which the kernels hold as constants, where nothing reads them."""
     text = "\n".join(ast.unparse(statement) for statement in body)

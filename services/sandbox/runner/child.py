@@ -5,7 +5,6 @@ Whatever runs beside it can forge its answers, so the judge believes none of the
 
 import contextlib
 import faulthandler
-import inspect
 import os
 import signal
 import socket
@@ -112,7 +111,6 @@ class Session:
             "init": {"structure": structure, "leaves": [trees.describe(leaf) for leaf in leaves]},
             "state": module.describe_state(self._model),
             "forward_parameters": module.forward_parameters(self._model),
-            "source_line": _class_line(factory),
         }
 
     def _export(self, request: Request) -> Any:
@@ -213,10 +211,3 @@ def _encode(value: Any, leaves: list[Tensor], what: str) -> Any:
 
 def _needs_grad(request: Request) -> bool:
     return any(request["requires_grad"])
-
-
-def _class_line(factory: Any) -> int | None:
-    try:
-        return inspect.getsourcelines(factory)[1]
-    except (OSError, TypeError):
-        return None

@@ -327,15 +327,6 @@ class _Writer:
         return grid
 
 
-def _is_index_name(name: str) -> bool:
-    """Inductor's names of positions: x0, y1, r0_2."""
-    return name.startswith("r0_") or (name[0] in "xyz" and name[1:].isdigit())
-
-
-def _is_conjunction(node: ast.expr) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
-
-
 def _read_by(statement: ast.stmt) -> list[str]:
     return names_in(statement.value) if isinstance(statement, ast.Assign) else names_in(statement)
 
